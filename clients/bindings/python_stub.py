@@ -19,9 +19,9 @@ import numpy.typing as npt
 from forebay._answers import (
     BatchOutcome,
     Definition,
+    EventQueryResult,
     ReaderMetrics,
     ReaderStatus,
-    SelectResult,
     StreamSummary,
     Verification,
     WriteOutcome,

@@ -50,7 +50,7 @@ def forget_copies(folder: Path) -> None:
         left.unlink()
 
 
-def keepers(folder: Path) -> list[int | None]:
+def owners(folder: Path) -> list[int | None]:
     """Return the process that maintains each copy of a folder, by its lock; None for no process.
 
     Must not be called in a process that maintains a copy: closing a lock's file releases the lock.

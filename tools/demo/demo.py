@@ -37,7 +37,7 @@ NOTES = [
     "this data set fits in the processor's cache; larger ones read more slowly",
     "this is the dev profile: of our own code only the index is fully optimised",
     "freshness counts from the moment at which the acknowledgement reaches the reader's process",
-    "freshness of features is that of a view with a cadence of 10 ms, looked at each millisecond",
+    "freshness of features is that of a view with an interval of 10 ms, looked at each millisecond",
     "a get is timed in blocks of 256, its percentiles are over blocks",
 ]
 KAFKA_NOTE = "acknowledged means: this one broker has it; production has three, and waits for two"
@@ -148,7 +148,7 @@ def run(stage: Stage) -> bool:
     ratings = data.load(stage.settings.small)
     print(
         f"demo: {len(ratings):,} ratings in time order, as events of the stream ratings; views of "
-        "it emit to the stores movies and users"
+        "it materialize to the stores movies and users"
     )
     ratings.write_csv(stage.folder / RATINGS_FILE)
     server = start_server(stage)

@@ -21,7 +21,7 @@ TOP = 10
 PRIOR_RATINGS = 5
 PRIOR_MEAN = 3.5
 SHOWN_MAX = 10
-WAYS = ("key", "iteration")
+WAYS = ("key", "scan")
 POSITIONS = {"movies": "movie_ratings_position", "users": "user_ratings_position"}
 """The field, by store, with the view's position in its log. Only its type is known."""
 
@@ -69,7 +69,7 @@ class Verdict:
         if not self.mismatches:
             yield (
                 f"oracle: {language} read {self.documents:,} documents with {self.fields:,} "
-                f"fields, by key and by iteration, and {self.absent_keys:,} absent keys as expected"
+                f"fields, by key and by scan, and {self.absent_keys:,} absent keys as expected"
             )
 
 
@@ -201,7 +201,7 @@ def compare(
         wanted = expected.stores[store].get(key)
         verdict.add(compare_document(Place(store, key, where), wanted, answer["document"]))
     for store, documents in expected.stores.items():
-        for by, wanted_keys in (("key", set(asked[store])), ("iteration", set(documents))):
+        for by, wanted_keys in (("key", set(asked[store])), ("scan", set(documents))):
             missing = sorted(wanted_keys - seen[store, by])
             where = f"{language}, by {by}"
             verdict.mismatches.extend(

@@ -55,7 +55,7 @@ impl BlockingClient {
     /// Fails if the order is not among the selected events.
     pub fn select(&self, order: Order) -> Result<(), Failure> {
         let behind = Timestamp::from_micros(order.at.as_micros() + 1);
-        let select = self.store.select().key(order.user()).from(order.at).to(behind);
+        let select = self.store.select().key(order.user()).start(order.at).end(behind);
         let selected = self.runtime.block_on(select.send())?;
         let is_it = |value: Option<&Value>| value == Some(&Value::Int64(order.number as i64));
         if selected.events.iter().any(|event| is_it(event.value("n"))) {
@@ -82,7 +82,7 @@ pub async fn insert(store: &Store, order: Order) -> Result<(), Failure> {
 pub async fn insert_all(store: &Store, orders: &[Order]) -> Result<(), Failure> {
     let mut batch = store.batch();
     orders.iter().try_for_each(|order| batch.add(order.insert(store)).map(drop))?;
-    batch.send().await?.into_complete()?;
+    batch.send().await?.require_complete()?;
     Ok(())
 }
 

@@ -23,8 +23,8 @@ const TOWNS: usize = 500;
 pub const WATCHED: u64 = 64;
 const PRODUCTS: usize = 10_000;
 const SECTIONS: usize = 50;
-/// Store that values of towns are emitted to.
-pub const EMITTED: &str = "towns";
+/// Store that values of towns are materialized to.
+pub const MATERIALIZED: &str = "towns";
 /// Field of that store with the highest number of a town's orders.
 pub const NEWEST: &str = "newest_1h";
 /// The views, each with its name: nine aggregates of numbers and a count by town, and a count by
@@ -33,16 +33,19 @@ pub const VIEWS: [(&str, &str); 2] = [("by_town", BY_TOWN), ("by_order", BY_ORDE
 /// Description of the data, for the result file.
 pub const DATA: &str = "made-up orders of 37 columns, about 1 KB, of 1,000,000 users at random, in \
                         4 partitions; two views: nine aggregates of numbers and a count by one of \
-                        500 towns, emitted, and a count by user, product and section";
+                        500 towns, materialized, and a count by user, product and section";
 
-const BY_TOWN: &str = "view: by_town
-stream: orders
-group_by: [town]
-lateness: 1h
+const BY_TOWN: &str = "\
+apiVersion: forebay/v1
+kind: FeatureView
+name: by_town
+source: orders
+entity: [town]
+allowed_lateness: 1h
 windows:
-  1h: {sliding: 1h, hop: 5m}
+  1h: {sliding: 1h, slide: 5m}
 features:
-  orders: count
+  orders: {count: '*'}
   newest: {max: n}
   total: {sum: total}
   quantity: {avg: quantity}
@@ -52,20 +55,23 @@ features:
   shipping: {sum: shipping}
   credit: {variance: credit}
   price: {stddev: price}
-emit:
+materialize:
   store: towns
-  cadence: 50ms
-  grace: 30s
+  interval: 50ms
+  expiry_grace: 30s
 ";
 
-const BY_ORDER: &str = "view: by_order
-stream: orders
-group_by: [key, product, section]
-lateness: 1h
+const BY_ORDER: &str = "\
+apiVersion: forebay/v1
+kind: FeatureView
+name: by_order
+source: orders
+entity: [key, product, section]
+allowed_lateness: 1h
 windows:
   5m: {tumbling: 5m}
 features:
-  orders: count
+  orders: {count: '*'}
 ";
 
 const DECIMALS: [&str; 6] = ["total", "discount", "item_price", "shipping", "credit", "price"];
@@ -197,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_has_37_columns_that_are_about_a_kilobyte() {
+    fn order_event_has_37_columns_of_about_a_kilobyte() {
         assert_eq!(spec().fields.len(), 37);
         let fixed = 8 * (2 + DECIMALS.len() + COUNTS.len()) + FLAGS.len();
         let texts = TEXTS.len() * TEXT_CHARS + "watched00001product 00001section 01".len();
@@ -205,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_says_what_an_order_is() {
+    fn order_number_determines_its_columns() {
         let order = Order { number: 7, at: Timestamp::from_micros(1) };
         assert_eq!(order.user(), Order { at: Timestamp::from_micros(2), ..order }.user());
         assert!(order.town() < TOWNS as u64);

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_window_is_told_from_all() {
+    fn worst_window_is_the_slowest_complete_window() {
         let mut windows = LatencyWindows::new(Duration::from_nanos(100));
         for due in 0..300 {
             windows.record(due, if due / 100 == 1 { 50 } else { 10 }).unwrap();

@@ -1,13 +1,12 @@
 //! The benchmark of streams and views: bi(OS)' run of events and selects, as an open load, compared
-//! with what the disk allows; the fold alone; freshness of emitted values; and inserts on Kafka
-//! compared with a raw producer.
+//! with what the disk allows; the fold alone; freshness of materialized values; and inserts on
+//! Kafka compared with a raw producer.
 //!
 //! Each module is one part of the benchmark; the test runs all parts with a handful of rows.
 
 pub mod clients;
 pub mod data;
 pub mod figures;
-pub mod fold;
 pub mod kafka;
 pub mod latency_window;
 pub mod load;

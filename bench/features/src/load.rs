@@ -56,7 +56,7 @@ pub struct LoadResults {
     pub node: ProcessUsage,
     /// Processor seconds of the clients.
     pub clients_cpu: f64,
-    /// Inserts that are visible in emitted values, by their numbers.
+    /// Inserts that are visible in materialized values, by their numbers.
     pub probes: Vec<Probe>,
 }
 

@@ -1,4 +1,4 @@
-//! A node with the stream and its views, and its counts.
+//! A node with the stream and its views, and its statistics.
 
 use std::fs;
 use std::time::Duration;
@@ -109,7 +109,7 @@ impl Node {
     /// the wait took.
     ///
     /// # Errors
-    /// Fails if the wait takes too long, or if the node counts late or refused events.
+    /// Fails if the wait takes too long, or if the node counts dropped events.
     pub async fn await_folded(&self, events: u64) -> Result<f64, Failure> {
         let began = nanos();
         for (view, _) in VIEWS {
@@ -145,21 +145,24 @@ impl Node {
     }
 
     async fn folded(&self, view: &str) -> Result<u64, Failure> {
-        let request = v1::ViewCountsRequest { view: view.to_owned() };
-        let counts = FeaturesClient::new(self.channel.clone()).counts(request).await;
-        let counts = match counts {
-            Ok(counts) => counts.into_inner(),
+        let request = v1::GetViewStatsRequest { view: view.to_owned() };
+        let stats = FeaturesClient::new(self.channel.clone()).get_view_stats(request).await;
+        let stats = match stats {
+            Ok(stats) => stats.into_inner(),
             // The node is not open yet.
             Err(status) if matches!(status.code(), Code::Unavailable | Code::NotFound) => {
                 return Ok(0);
             }
             Err(status) => return Err(status.into()),
         };
-        let lost =
-            counts.late + counts.ahead + counts.refused + counts.ungrouped + counts.oversized;
+        let lost = stats.late_dropped
+            + stats.future_dropped
+            + stats.invalid_dropped
+            + stats.ungrouped_dropped
+            + stats.oversized_dropped;
         if lost > 0 {
-            return Err(format!("{view} lacks {lost} of its events: {counts:?}").into());
+            return Err(format!("{view} lacks {lost} of its events: {stats:?}").into());
         }
-        Ok(counts.folded)
+        Ok(stats.folded_events)
     }
 }

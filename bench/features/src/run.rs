@@ -1,5 +1,5 @@
 //! The whole run: the limits of the disk, rows before the load, selects alone, the load at several
-//! rates with the freshness of emitted values, batches, the refold, Kafka.
+//! rates with the freshness of materialized values, batches, the refold, Kafka.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +20,12 @@ use tokio::runtime::Runtime;
 use crate::clients::{BlockingClient, closed_loop, on_each};
 use crate::data::{self, Order};
 use crate::figures::Figures;
+use crate::kafka;
 use crate::load::{Load, LoadResults};
 use crate::node::Node;
 use crate::selects::Older;
-use crate::{fold, kafka};
 
-/// Pause between two polls of the emitted values: a millisecond is exact enough.
+/// Pause between two polls of the materialized values: a millisecond is exact enough.
 const WATCH_REST: Duration = Duration::from_millis(1);
 /// Bi(OS)' own p99 of inserts and selects, in milliseconds.
 const P99_ALLOWED: (f64, f64) = (1.46, 2.94);
@@ -64,7 +64,8 @@ pub struct FeaturesPlan {
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// Fails if a measurement fails, or an acknowledged row is not selected, not folded or not emitted.
+/// Fails if a measurement fails, or an acknowledged row is not selected, not folded or not
+/// materialized.
 pub fn run(plan: &FeaturesPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let mut figures = Figures::default();
@@ -86,7 +87,7 @@ fn embedded(plan: &FeaturesPlan, runtime: &Runtime, figures: &mut Figures) -> Re
     runtime.block_on(node.await_rest(plan.rest))?;
     selects_alone(plan, &node, &older, figures)?;
     let watched = WatchTarget {
-        store: data::EMITTED,
+        store: data::MATERIALIZED,
         field: data::NEWEST,
         keys: data::WATCHED,
         rest: WATCH_REST,
@@ -115,7 +116,7 @@ fn embedded(plan: &FeaturesPlan, runtime: &Runtime, figures: &mut Figures) -> Re
         figures.add_latency(&format!("{name}, acknowledged to visible"), &visible)?;
     }
     batches(plan, runtime, &node, &next, figures)?;
-    runtime.block_on(fold::again(node, next.load(Ordering::Relaxed), figures))?;
+    runtime.block_on(refold(node, next.load(Ordering::Relaxed), figures))?;
     Ok(())
 }
 
@@ -242,4 +243,24 @@ fn batches(
     before.add_since(node, (&format!("{name}, row"), latency.count() * plan.batch), figures)?;
     figures.add(&format!("{name}, rows"), Unit::PerSecond, rate * plan.batch as f64);
     Ok(figures.add_latency(&name, &latency)?)
+}
+
+/// Measures the fold alone: a node that has the views' logs and none of their tiles rebuilds all
+/// tiles for `events` events, in its process and with its usual threads. The node is unchanged
+/// afterwards.
+///
+/// # Errors
+/// Fails if the fold does not end.
+async fn refold(node: Node, events: u64, figures: &mut Figures) -> Result<Node, Failure> {
+    let data = node.stop_without_tiles()?;
+    let began = nanos();
+    let node = Node::start_again(data)?;
+    node.await_folded(events).await?;
+    let seconds = (nanos() - began) as f64 / 1e9;
+    let usage = node.usage()?;
+    figures.add("fold, events", Unit::PerSecond, events as f64 / seconds);
+    figures.add("fold, events of one core", Unit::PerSecond, events as f64 / usage.cpu_seconds);
+    figures.add("fold, node's own memory at its end", Unit::Bytes, usage.own_bytes);
+    figures.add("fold, node's memory at its peak", Unit::Bytes, usage.memory_bytes);
+    Ok(node)
 }

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_given_out_once() {
+    fn older_events_return_every_row_once() {
         let older = Older::new((0..1_000).map(Timestamp::from_micros).collect());
         let given: BTreeSet<u64> = (0..1_000).map(|_| older.one().unwrap().number).collect();
         assert_eq!(given.len(), 1_000);

@@ -9,7 +9,7 @@ use forebay_bench_report::Goals;
 use forebay_testkit::tree;
 
 #[test]
-fn every_part_measures_what_its_goals_name() {
+fn every_part_measures_the_rows_that_its_goals_name() {
     let plan = run::FeaturesPlan {
         rows: 3_000,
         clients: 3,

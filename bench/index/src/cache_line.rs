@@ -55,7 +55,7 @@ mod tests {
     use crate::gets::Store;
 
     #[test]
-    fn chains_go_through_the_memory_of_the_records() {
+    fn load_chain_visits_the_memory_of_the_records() {
         let data = Data { entries: 5_000, keys: Keys::Bytes16, value_bytes: 50 };
         let store = Store::fill(data).unwrap();
         let seen = store.with_lines(|lines| {

@@ -54,12 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_ignores_one_that_was_pre_empted() {
+    fn median_ignores_a_preempted_sample() {
         assert_eq!(median(vec![5, 4_000_000, 4]), 5.0);
     }
 
     #[test]
-    fn a_thread_that_works_uses_its_time() {
+    fn busy_thread_uses_cpu_time() {
         let before = thread_nanos();
         std::hint::black_box((0..1_000_000_u64).fold(1_u64, |sum, n| sum.wrapping_mul(31 ^ n)));
         assert!(thread_nanos() > before);

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_comes_to_every_document_once() {
+    fn load_chain_visits_every_document_once() {
         let data = data(10_000);
         let (mut at, mut seen) = (0, vec![false; 10_000]);
         for _ in 0..10_000 {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_begins_with_the_next_key() {
+    fn value_begins_with_the_next_key() {
         let (data, mut value) = (data(1_000_000), Vec::new());
         data.value(41, &mut value);
         assert_eq!(value.len(), 50);
@@ -178,7 +178,7 @@ mod tests {
 
     /// The workers in Java and Python have the same test.
     #[test]
-    fn vectors() {
+    fn data_matches_its_pinned_bytes() {
         let (data, mut value) = (data(1_000_000), Vec::new());
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(data.next(1), 343_212);

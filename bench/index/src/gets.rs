@@ -5,7 +5,7 @@ use std::any::Any;
 use std::collections::HashMap;
 
 use forebay::Reader;
-use forebay::reads::{CopyOut, FieldHandle, PackedKeys, PackedValues, Read};
+use forebay::reads::{CopyOut, FieldHandle, PackedKeys, PackedValues, ReadOptions};
 use forebay::schema::{FieldType, KeyType, StoreSpec};
 use forebay_bench_report::{Contender, Values};
 use forebay_index::CacheLineProbe;
@@ -70,7 +70,7 @@ impl Store {
                 let write = reader.put(document_key(&data, &key)).set("value", value.as_slice());
                 batch.add(write)?;
             }
-            block_on(batch.send()).map_err(forebay::Error::from)?.into_complete()?;
+            block_on(batch.send()).map_err(forebay::Error::from)?.require_complete()?;
         }
         Self::over("rust", data, Reader::clone(&reader), Box::new(reader))
     }
@@ -86,7 +86,7 @@ impl Store {
             let reader = Reader::open(&place.address, place.reader()).await?;
             reader.await_ready(FILL_BOUND).await?;
             let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
-            reader.wait(&Read::latest(FILL_BOUND), &partitions).await?;
+            reader.wait(&ReadOptions::latest(FILL_BOUND), &partitions).await?;
             Ok(reader)
         });
         let over = |reader| Self::over("rust-files", data, reader, Box::new(runtime));
@@ -99,7 +99,7 @@ impl Store {
         reader: Reader,
         source: Box<dyn Any>,
     ) -> forebay::Result<Self> {
-        let value = reader.handle("value", FieldType::BYTES)?;
+        let value = reader.field_as("value", FieldType::BYTES)?;
         let (at, line) = (data.key(0), LoadChain::default());
         Ok(Self { name, data, reader, _source: source, value, at, line })
     }
@@ -199,9 +199,8 @@ impl Store {
             self.batch_keys(&mut from, keys, &mut packed);
             let list = PackedKeys::bytes(&packed, &ends).map_err(|error| error.to_string())?;
             let began = nanos();
-            let read = |view: &forebay::reads::View<'_>| {
-                view.multi_get_packed(&list, &self.value, &mut out)
-            };
+            let read =
+                |view: &forebay::reads::View<'_>| view.get_packed(&list, &self.value, &mut out);
             self.reader.read_local(None, read).map_err(|error| error.to_string())?;
             times.push(nanos() - began);
             if out.value(keys - 1).map(|value| self.data.number(value)) != Some(from) {
@@ -376,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_holds_the_same() {
+    fn map_contains_the_same_documents() {
         let data = Data { entries: 2_000, keys: Keys::Bytes16, value_bytes: 50 };
         let mut map = Map::fill(data);
         assert!(map.get().unwrap() > 0.0 && map.loops(10).unwrap() > 0.0);
@@ -392,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn each_time_is_in_one_part_of_the_histogram() {
+    fn histogram_counts_each_time_in_one_part() {
         let values = percentiles("get", &[1, 32, 33, 48, 49, 1_000, 1 << 40, 1 << 40]).unwrap();
         let share = |end: u64| {
             let name = format!("get{HISTOGRAM}{end}");

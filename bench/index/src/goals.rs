@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_measured_or_needs_something() {
+    fn goal_part_has_a_bound_or_a_missing_prerequisite() {
         let goals = read("section = 's'\nvalue = 'get'\nover = 'D'\nat_most = 2.5").unwrap();
         let part = &goals.rows[0].parts[0];
         assert_eq!((part.bound().unwrap().as_str(), goals.count()), ("<= 2.5 D", 1));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_stands_twice() {
+    fn goals_refuse_a_repeated_part() {
         let part = "section = 's'\nvalue = 'get'";
         let twice = format!("{part}\n[[row.part]]\nname = 'p'\nunit = 'D'\n{part}");
         assert!(read(&twice).unwrap_err().contains("two goals"));

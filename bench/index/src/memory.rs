@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_words_are_read() {
+    fn resident_memory_is_parsed_from_smaps_rollup() {
         let text = "0-1 ---p [rollup]\nRss:  12 kB\nPss: 3 kB\nAnonHugePages:   4 kB\n";
         assert_eq!(Resident::read(text), Resident { bytes: 12 * 1024, huge_bytes: 4 * 1024 });
         assert!(Resident::now().unwrap().bytes > 0);

@@ -133,7 +133,7 @@ impl Place {
         let client = Client::connect(&self.address, ClientOptions::default()).await?;
         let spec = StoreSpec::key_value(STORE, key_type, PARTITIONS);
         let store = client.create_store(&spec).await?;
-        let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(FILL_BOUND);
+        let mut stream = store.write_stream(StreamOptions::default())?.deadline(FILL_BOUND);
         let mut value = Vec::new();
         for number in 0..data.entries {
             data.value(number, &mut value);
@@ -141,7 +141,7 @@ impl Place {
             let write = store.put(document_key(data, &key)).set("value", value.as_slice());
             stream.send(write).await?;
         }
-        stream.finish().await?;
+        stream.close().await?;
         Ok(store.definition().store)
     }
 }

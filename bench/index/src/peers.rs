@@ -215,7 +215,7 @@ mod tests {
     use crate::plan;
 
     #[test]
-    fn a_worker_in_rust_needs_no_peers() {
+    fn rust_worker_needs_no_peers() {
         let programs = Programs::new(PathBuf::from("/none/index"));
         let section = &plan::sections()[0];
         let scratch = Scratch::new().unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_jdk_is_the_one_on_the_path() {
+    fn older_jdk_is_the_java_on_the_path() {
         let folder = PathBuf::from("/peers");
         let peers = Peers { folder: folder.clone(), worker: folder, newer_jdk: None };
         assert!(peers.java(Runtime::Java25).unwrap_err().contains("JDK 25"));

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_have_names_of_their_own() {
+    fn section_names_are_unique() {
         let sections = sections();
         let mut names: Vec<_> = sections.iter().map(|section| section.name).collect();
         names.sort_unstable();
@@ -366,14 +366,14 @@ mod tests {
     }
 
     #[test]
-    fn the_short_form_cuts_rounds_and_launches_alone() {
+    fn quick_form_reduces_only_rounds_and_launches() {
         let (full, quick) = (Times::of(false), Times::of(true));
         assert!(full.launches >= 3 && full.launches * full.rounds >= 9);
         assert_eq!((quick.launches, quick.rounds), (1, 5));
     }
 
     #[test]
-    fn a_start_goes_on_while_its_rounds_are_short() {
+    fn launch_continues_while_its_rounds_are_short() {
         let (full, quick) = (Times::of(false), Times::of(true));
         let section = in_python().remove(0);
         assert!(!full.are_over(&section, 2, u64::MAX) && full.are_over(&section, 3, u64::MAX));
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_choose_by_words() {
+    fn filter_words_select_rows() {
         assert!(is_asked_for("1M x 50 B", None) && is_asked_for("1M x 50 B", Some("apply, 50 B")));
         assert!(!is_asked_for("1M x 50 B", Some("apply,growth")));
         assert!(is_asked_for("files 1M x 50 B", Some("1M x 50 B")));

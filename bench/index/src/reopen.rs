@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use forebay::reads::{CopyOut, FieldHandle, Read};
+use forebay::reads::{CopyOut, FieldHandle, ReadOptions};
 use forebay::schema::{FieldType, StoreId};
 use forebay::status::Phase;
 use forebay::{Client, ClientOptions, ErrorCode, Reader};
@@ -37,7 +37,7 @@ const ASKED_AT_ONCE: u64 = 20_000_000;
 const OPENED_EACH: usize = 11;
 /// Pause between a kill and the next opening: the system cleans up the dead process, the node
 /// closes its streams, and another reader takes over, all on the cores that the opening needs.
-const SETTLED: Duration = Duration::from_millis(250);
+const CLEANUP_PAUSE: Duration = Duration::from_millis(250);
 /// Bytes of a torn page.
 const PAGE_BYTES: usize = 4_096;
 
@@ -105,12 +105,12 @@ impl ReopenScenario {
         let (other, about) = self.open("kept")?;
         note("kept by another", &about);
         owner.kill()?;
-        thread::sleep(SETTLED);
+        thread::sleep(CLEANUP_PAUSE);
         let (third, about) = self.open("killed")?;
         note("killed beside another", &about);
         other.kill()?;
         third.kill()?;
-        thread::sleep(SETTLED);
+        thread::sleep(CLEANUP_PAUSE);
         let (last, about) = self.open("killed")?;
         note("killed", &about);
         close(last)?;
@@ -145,7 +145,7 @@ impl ReopenScenario {
         Ok(vec![
             ("torn: rebuild, per entry".to_owned(), nanos / self.data.entries as f64),
             ("torn: connect to first get, ms".to_owned(), about["connect to first get, ms"]),
-            ("torn: blocks mended".to_owned(), about["blocks mended"]),
+            ("torn: blocks repaired".to_owned(), about["blocks repaired"]),
         ])
     }
 }
@@ -176,7 +176,7 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
     let began = nanos();
     let reader = runtime.block_on(Reader::open(&place.address, options)).map_err(words)?;
     let opened = nanos();
-    let value = reader.handle("value", FieldType::BYTES).map_err(words)?;
+    let value = reader.field_as("value", FieldType::BYTES).map_err(words)?;
     let this = OpenedReader { data, runtime, reader, value };
     this.await_first_get(&this.reader, began)?;
     let got = nanos();
@@ -202,17 +202,17 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
     let store = this.reader.schema().definition.store.0;
     about.insert("store, high".to_owned(), (store >> 32) as f64);
     about.insert("store, low".to_owned(), (store & 0xffff_ffff) as f64);
-    let counts = this.reader.metrics().records;
+    let counts = this.reader.metrics().counts;
     let checkpoints = &counts.checkpoints;
-    about.insert("blocks mended".to_owned(), checkpoints.blocks_mended as f64);
+    about.insert("blocks repaired".to_owned(), checkpoints.blocks_repaired as f64);
     let needed_log = checkpoints.damaged + counts.rebuilds > 0;
-    if how == "torn" && (checkpoints.blocks_mended == 0 || needed_log) {
+    if how == "torn" && (checkpoints.blocks_repaired == 0 || needed_log) {
         return Err(format!("the torn pages were not found, or not repaired: {counts:?}"));
     }
     let mut contenders = [
         Contender::several("check", || this.check().map(|()| Values::new())),
         Contender::several("close", || {
-            let ended = this.runtime.block_on(this.reader.shut_down(END_BOUND));
+            let ended = this.runtime.block_on(this.reader.close(END_BOUND));
             ended.map(|()| Values::new()).map_err(|error| error.to_string())
         }),
     ];
@@ -257,8 +257,8 @@ impl OpenedReader {
         let (mut expected, mut number) = (Vec::new(), 1);
         let began = nanos();
         let is_served = |at: &forebay::status::PartitionStatus| {
-            let is_found = how != "torn" || at.counts.checkpoints.blocks_mended > 0;
-            at.phase == Phase::Serving && at.rebuilding.is_none() && is_found
+            let is_found = how != "torn" || at.counts.checkpoints.blocks_repaired > 0;
+            at.phase == Phase::Serving && at.rebuild.is_none() && is_found
         };
         while !self.reader.status().partitions.iter().all(is_served) {
             for _ in 0..16 {
@@ -275,7 +275,7 @@ impl OpenedReader {
 
     fn follow_to_the_end(&self) -> Result<(), String> {
         let partitions: Vec<_> = self.reader.schema().definition.partitions.partitions().collect();
-        let latest = Read::latest(FILL_BOUND);
+        let latest = ReadOptions::latest(FILL_BOUND);
         let waited = self.runtime.block_on(self.reader.wait(&latest, &partitions));
         waited.map(|_| ()).map_err(|error| error.to_string())
     }

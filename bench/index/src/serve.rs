@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_are_answered_in_turn_until_quit() {
+    fn worker_answers_orders_in_turn_until_quit() {
         let mut contenders = [
             Contender::new("get", || Ok(2.5)),
             Contender::new("bad", || Err("no\nhit".to_owned())),

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_verdict_has_its_word_and_counts_once() {
+    fn each_verdict_is_printed_and_counted_once() {
         let none = Verdict::NotMeasured("needs the image".to_owned());
         let unmeasured = GoalResult { found: None, value: None, ..judged(none, 1.0) };
         let all = [
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_is_one_line_of_the_parts_that_hold_anything() {
+    fn histogram_line_lists_only_filled_parts() {
         let mut rounds = Rounds::default();
         for (end, share) in [(256, 99.0), (384, 0.0), (48, 1.0)] {
             rounds.record(&format!("get{HISTOGRAM}{end}"), share);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_three_digits() {
+    fn numbers_have_three_significant_digits() {
         let words: Vec<String> = [0.2512, 2.512, 25.12, 251.2].map(number).to_vec();
         assert_eq!(words, ["0.251", "2.51", "25.1", "251"]);
     }

@@ -131,7 +131,7 @@ mod tests {
     const PART: &str = "section = 's'\nvalue = 'get'\nover = 'D'\nat_most = 2.5";
 
     #[test]
-    fn the_median_of_ratios_is_judged() {
+    fn verdict_judges_the_median_of_ratios() {
         let steady = measured(&[(240.0, 100.0), (500.0, 200.0), (270.0, 100.0)]);
         let found = judged(PART, &steady);
         assert_eq!((found.found.unwrap().median, found.verdict), (2.5, Verdict::Met));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_quartiles_are_noisy_whatever_the_median_says() {
+    fn wide_quartiles_are_noisy_whatever_the_median() {
         let wide = measured(&[(100.0, 100.0), (200.0, 100.0), (300.0, 100.0)]);
         let found = judged(PART, &wide);
         assert_eq!((found.found.unwrap().median, found.verdict), (2.0, Verdict::Noisy));

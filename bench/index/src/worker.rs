@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_answers_past_its_own_words() {
+    fn runner_ignores_other_output_of_a_worker() {
         let script = "echo hello; echo 'ready {\"entries\":3}'; read order; echo warning; \
                       echo 'done {\"get\":7}'; read order; echo 'failed no hit'";
         let mut worker = shell(script).unwrap();

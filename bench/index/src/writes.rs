@@ -15,14 +15,14 @@ use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, PartitionState, Record};
+use forebay_core::fold::{FoldEffects, PartitionState, Record};
 use forebay_core::id::{
-    ClientId, Epoch, FieldId, LogId, PartitionCount, PartitionId, PartitionRef, SchemaVersion,
-    Sequence, StoreId,
+    ClientId, FieldId, LogId, PartitionCount, PartitionId, PartitionRef, SchemaVersion, Sequence,
+    StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::layout::Layout;
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::row::Document;
 use forebay_core::schema::StoreSpec;
 use forebay_core::value::{FieldType, Value};
@@ -80,7 +80,7 @@ impl Copy {
         let schema = Arc::new(SchemaAt { definition, layout });
         let index = Index::new([schema.clone()], [partition], 7)?;
         let mut writer = index.writer(partition)?;
-        writer.set_phase(PartitionPhase::Serving);
+        writer.set_phase(Phase::Serving);
         let count = PartitionCount::new(1)?;
         let mut state = PartitionState::new(PartitionRef { store, partition }, count);
         (state.schema_version, state.log_id) = (SchemaVersion(1), Some(LOG));
@@ -110,7 +110,7 @@ impl Copy {
         &self,
         numbers: impl Iterator<Item = u64>,
         kept: DocumentForm,
-    ) -> Result<Applied> {
+    ) -> Result<FoldEffects> {
         let (mut value, mut writes) = (Vec::new(), Vec::new());
         for number in numbers {
             self.data.value(number, &mut value);
@@ -123,16 +123,16 @@ impl Copy {
         }
         // The order of the fold.
         writes.sort_by(|(left, _), (right, _)| left.cmp(right));
-        Ok(Applied { writes, ..Applied::default() })
+        Ok(FoldEffects { writes, ..FoldEffects::default() })
     }
 
     /// Applies an effect as the next entry.
     ///
     /// # Errors
     /// Fails if there is no memory.
-    pub fn take(&mut self, applied: &Applied) -> Result<()> {
+    pub fn take(&mut self, effects: &FoldEffects) -> Result<()> {
         self.state.offset_applied = self.state.offset_applied.next();
-        self.writer.apply(applied, &self.state)
+        self.writer.apply(effects, &self.state)
     }
 
     /// Returns the bytes of the documents, as the index counts them.
@@ -182,13 +182,8 @@ impl Copy {
             });
             self.sequence += 1;
         }
-        encode_entry(&Entry {
-            log_id: LOG,
-            epoch: Epoch(0),
-            schema_version: SchemaVersion(1),
-            source: None,
-            body: EntryBody::Changes(vec![ClientBatch { client: ClientId(9), changes }]),
-        })
+        let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(9), changes }]);
+        encode_entry(&Entry::original(LOG, SchemaVersion(1), body))
     }
 
     /// Replaces each document twice, unmeasured: from then on memory no longer grows, and each
@@ -196,7 +191,7 @@ impl Copy {
     ///
     /// # Errors
     /// Fails if there is no memory.
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn warm_up(&mut self) -> Result<()> {
         let mut numbers = self.updates(REPLACED * self.data.entries).peekable();
         while numbers.peek().is_some() {
             let effect =
@@ -251,12 +246,12 @@ impl Copy {
         for bytes in &entries {
             let (offset, append_time) = (self.state.offset_applied, self.state.partition_time);
             let record = Record { offset, append_time, entry: decode_entry(bytes) };
-            let applied = self.state.apply(record, &self.writer, self.index.schemas());
-            let applied = applied.map_err(|blocked| format!("{blocked:?}"))?;
-            if applied.writes.is_empty() {
-                return Err(format!("an entry was skipped: {:?}", applied.skipped));
+            let effects = self.state.apply(record, &self.writer, self.index.schemas());
+            let effects = effects.map_err(|error| format!("{error:?}"))?;
+            if effects.writes.is_empty() {
+                return Err(format!("an entry was skipped: {:?}", effects.skipped));
             }
-            self.writer.apply(&applied, &self.state).map_err(words)?;
+            self.writer.apply(&effects, &self.state).map_err(words)?;
         }
         let applied = nanos();
         self.check()?;
@@ -310,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn settled_writer_replaces_documents_and_grows_no_more() {
+    fn warm_writer_replaces_documents_without_growth() {
         let data = Data { entries: 5_000, keys: Keys::Bytes16, value_bytes: 50 };
         let mut copy = Copy::fill(data).unwrap();
-        copy.settle().unwrap();
+        copy.warm_up().unwrap();
         assert_eq!(copy.sequence, 1 + REPLACED * data.entries);
-        let settled = copy.memory_bytes();
-        (0..3).for_each(|_| copy.settle().unwrap());
+        let warm = copy.memory_bytes();
+        (0..3).for_each(|_| copy.warm_up().unwrap());
         copy.check().unwrap();
-        assert!(copy.memory_bytes() < settled + data.payload_bytes() / 2);
+        assert!(copy.memory_bytes() < warm + data.payload_bytes() / 2);
     }
 }

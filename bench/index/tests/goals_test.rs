@@ -13,7 +13,7 @@ fn goals() -> Goals {
 }
 
 #[test]
-fn rows_are_one_for_one_with_the_documented_table() {
+fn goal_rows_equal_the_documented_table() {
     let goals = goals();
     let stated: Vec<[String; 3]> = goals
         .rows
@@ -39,7 +39,7 @@ fn documented(page: &str) -> Vec<[String; 3]> {
 }
 
 #[test]
-fn each_goal_is_printed_also_when_nothing_was_measured() {
+fn unmeasured_goals_are_printed() {
     let goals = goals();
     let judged = judge(&goals, &Measurements::new());
     let text = table::goals(&judged);
@@ -57,7 +57,7 @@ fn each_goal_is_printed_also_when_nothing_was_measured() {
 }
 
 #[test]
-fn every_goal_names_a_section_that_runs_over_a_million_documents() {
+fn every_goal_names_a_section_of_a_million_documents_or_more() {
     let sections = plan::sections();
     for part in goals().rows.iter().flat_map(|row| &row.parts) {
         let Some(section) = sections.iter().find(|section| section.name == part.section) else {

@@ -32,7 +32,7 @@ fn run(orders: &[&'static str], rows: Option<&str>) -> (driver::Rounds, WorkerRe
 }
 
 #[test]
-fn a_worker_takes_its_turns_and_says_what_it_holds() {
+fn worker_runs_its_rounds_and_reports_its_entry_count() {
     let (rounds, said) = run(&["D", "rust get"], None);
     let rounds = rounds.unwrap();
     assert_eq!(rounds.ratio("rust get", "D").unwrap().rounds, 2);
@@ -49,7 +49,7 @@ fn run_reports_absent_and_unselected_sections() {
 }
 
 #[test]
-fn a_reader_over_files_is_measured_and_opened_again_in_every_way() {
+fn file_reader_is_measured_and_reopened_in_every_way() {
     let orders = ["D", "rust-files get", "rust-files batch 500"];
     let (rounds, said) = run_section(section("files 1M x 50 B", "files", &orders), None);
     assert_eq!(rounds.unwrap().ratio("rust-files get", "D").unwrap().rounds, 2);
@@ -62,6 +62,6 @@ fn a_reader_over_files_is_measured_and_opened_again_in_every_way() {
         let opened = rounds.spread(&format!("{how}: connect to first get, ms")).unwrap();
         assert!(opened.median > 0.0, "{how}");
     }
-    assert_eq!(rounds.spread("torn: blocks mended").unwrap().median, 4.0);
+    assert_eq!(rounds.spread("torn: blocks repaired").unwrap().median, 4.0);
     assert!(rounds.spread("torn: rebuild, per entry").unwrap().median > 0.0);
 }

@@ -15,7 +15,7 @@ use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{ClientBatch, Entry, EntryBody};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, Documents, PartitionState, Record};
+use forebay_core::fold::{FoldEffects, PartitionState, Record, RowLookup};
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_entries::CatalogFollower;
 use forebay_index::{Index, PartitionWriter};
@@ -39,7 +39,7 @@ const READ_BYTES: usize = 1024 * 1024;
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 const LOCAL: &str = "bootstrap from an embedded log in process";
-const REMOTE: &str = "bootstrap over Subscribe";
+const REMOTE: &str = "bootstrap over the change stream";
 
 /// Sizes of the run.
 #[derive(Clone, Debug)]
@@ -110,11 +110,11 @@ async fn fill(changes: u64) -> Result<Server, Failure> {
     let server = Server::start(Log::Buffered)?;
     let client = Client::connect(server.address(), ClientOptions::default()).await?;
     let store = data::open_store(&client, STORE).await?;
-    let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(PATIENCE);
+    let mut stream = store.write_stream(StreamOptions::default())?.deadline(PATIENCE);
     for number in 0..changes {
         stream.send(data::write(&store, number)).await?;
     }
-    stream.finish().await?;
+    stream.close().await?;
     Ok(server)
 }
 
@@ -128,7 +128,7 @@ impl StoredLog {
     async fn read(log: &dyn ChangeLog) -> Result<Self, Failure> {
         let control = read_all(log, PartitionRef::CONTROL).await?;
         let catalog = follow(Arc::new(memory_of(&control).await?)).await?;
-        let store = catalog.catalog().by_name(STORE)?.definition.store;
+        let store = catalog.catalog().store_by_name(STORE)?.definition.store;
         let mut partitions = Vec::new();
         for partition in PartitionCount(data::PARTITIONS).partitions() {
             partitions.push(read_all(log, PartitionRef { store, partition }).await?);
@@ -284,12 +284,12 @@ struct Folds {
 }
 
 /// The effects of a fold, each with the state after it.
-type Effects = Vec<Vec<(Applied, PartitionState)>>;
+type Effects = Vec<Vec<(FoldEffects, PartitionState)>>;
 
 /// Existing rows without an index: none is known. An upsert of all fields gives the same row.
 struct Rows;
 
-impl Documents for Rows {
+impl RowLookup for Rows {
     fn row(&self, _key: &[u8]) -> forebay_core::Result<Option<Cow<'_, [u8]>>> {
         Ok(None)
     }
@@ -313,9 +313,9 @@ impl Copy {
     fn apply_all(&mut self, held: &StoredLog) -> Result<(), Failure> {
         for ((state, writer), records) in self.partitions.iter_mut().zip(&held.partitions) {
             for record in records {
-                let applied = state.apply(decoded(record), writer, self.index.schemas());
-                let applied = applied.map_err(|blocked| format!("{blocked:?}"))?;
-                writer.apply(&applied, state)?;
+                let effects = state.apply(decoded(record), writer, self.index.schemas());
+                let effects = effects.map_err(|error| format!("{error:?}"))?;
+                writer.apply(&effects, state)?;
             }
         }
         self.check(held)
@@ -329,9 +329,9 @@ impl Copy {
             folds.push((state.clone(), Rows, records.iter().map(decoded).collect()));
             let mut of_partition = Vec::new();
             for record in records {
-                let applied = state.apply(decoded(record), &Rows, self.index.schemas());
-                let applied = applied.map_err(|blocked| format!("{blocked:?}"))?;
-                of_partition.push((applied, state.clone()));
+                let effect = state.apply(decoded(record), &Rows, self.index.schemas());
+                let effect = effect.map_err(|error| format!("{error:?}"))?;
+                of_partition.push((effect, state.clone()));
             }
             effects.push(of_partition);
         }
@@ -340,8 +340,8 @@ impl Copy {
 
     fn write_all(&mut self, effects: &Effects) -> Result<(), Failure> {
         for ((_, writer), effects) in self.partitions.iter_mut().zip(effects) {
-            for (applied, state) in effects {
-                writer.apply(applied, state)?;
+            for (effect, state) in effects {
+                writer.apply(effect, state)?;
             }
         }
         Ok(())
@@ -362,8 +362,8 @@ impl Folds {
     fn fold_all(self) -> Result<(), Failure> {
         for (mut state, rows, records) in self.partitions {
             for record in records {
-                let applied = state.apply(record, &rows, self.index.schemas());
-                std::hint::black_box(applied.map_err(|blocked| format!("{blocked:?}"))?);
+                let effects = state.apply(record, &rows, self.index.schemas());
+                std::hint::black_box(effects.map_err(|error| format!("{error:?}"))?);
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::reads::{CheckpointOptions, Read, SnapshotStore};
+use forebay::reads::{CheckpointOptions, ReadOptions, SnapshotStore};
 use forebay::schema::{Definition, KeyType, PartitionId, StoreId, StoreSpec, Value};
 use forebay::status::{Counts, PartitionStatus, ReaderStatus};
 use forebay::writes::StreamOptions;
@@ -108,11 +108,11 @@ impl BootstrapSide {
         let opened = [&begun, &restarted, &rebooted];
         let bootstraps = opened.map(|begun| begun.records.bootstraps);
         if bootstraps != [u64::from(self.plan.partitions), 0, 0] {
-            let (records, troubles) =
-                (opened.map(|begun| begun.records), opened.map(|begun| &begun.trouble));
+            let (records, errors) =
+                (opened.map(|begun| begun.records), opened.map(|begun| &begun.last_error));
             return Err(format!(
-                "{bootstraps:?} partitions began with a snapshot; last trouble of each opening: \
-                 {troubles:?}; its records: {records:?}"
+                "{bootstraps:?} partitions began with a snapshot; last error of each opening: \
+                 {errors:?}; its records: {records:?}"
             ));
         }
         Ok(vec![
@@ -154,13 +154,13 @@ impl BootstrapSide {
             }
         }
         let served = since(nanos());
-        let records = reader.metrics().records;
+        let records = reader.metrics().counts;
         let kept = tokio::time::timeout(PATIENCE, await_checkpoints(&reader)).await;
         kept.map_err(|_| format!("the reader wrote no checkpoint: {:?}", reader.status()))?;
-        reader.shut_down(PATIENCE).await?;
-        let trouble = fetched.trouble.take();
+        reader.close(PATIENCE).await?;
+        let last_error = fetched.last_error.take();
         let fetched = fetched.last(self.plan.partitions as usize);
-        Ok(BootstrapTimes { fetched, served, records, trouble })
+        Ok(BootstrapTimes { fetched, served, records, last_error })
     }
 }
 
@@ -183,7 +183,7 @@ struct FetchTimes {
     /// Time of the last poll.
     looked: f64,
     /// Last reason why a partition applied nothing.
-    trouble: Option<Error>,
+    last_error: Option<Error>,
 }
 
 impl FetchTimes {
@@ -191,10 +191,10 @@ impl FetchTimes {
         self.looked = now;
         for partition in &status.partitions {
             let id = partition.partition;
-            if let Some(trouble) = &partition.trouble {
-                self.trouble = Some(trouble.clone());
+            if let Some(error) = &partition.last_error {
+                self.last_error = Some(error.clone());
             }
-            let is_whole = match partition.fetching {
+            let is_whole = match partition.snapshot_download {
                 Some(all) => {
                     self.begun.insert(id);
                     all.bytes == all.bytes_in_all
@@ -227,12 +227,12 @@ struct BootstrapTimes {
     /// Counts of the records of all partitions by then.
     records: Counts,
     /// Last reason why a partition applied nothing.
-    trouble: Option<Error>,
+    last_error: Option<Error>,
 }
 
 /// Returns whether the reader returns a document; `false` while it is not ready.
 fn holds(reader: &Reader, key: u64, value: &[u8]) -> Result<bool, Failure> {
-    match reader.get(key as i64) {
+    match reader.get_document(key as i64) {
         Err(error) if error.code() == ErrorCode::Unavailable => Ok(false),
         Err(error) => Err(error.into()),
         Ok(document) => {
@@ -251,15 +251,15 @@ async fn fill(plan: &BootstrapPlan) -> Result<(Arc<Definition>, TempDir), Failur
     let client = Client::connect(server.address(), ClientOptions::default()).await?;
     let spec = StoreSpec::key_value(STORE, KeyType::Int64, plan.partitions);
     let store = client.create_store(&spec).await?;
-    let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(PATIENCE);
+    let mut stream = store.write_stream(StreamOptions::default())?.deadline(PATIENCE);
     let mut value = Vec::new();
     for number in 0..plan.documents {
         fill_value(number, plan.value_bytes, &mut value);
         stream.send(store.put(number as i64).set("value", value.as_slice())).await?;
     }
-    let written = stream.finish().await?;
+    let written = stream.close().await?;
     // The snapshots are created from the node's shards.
-    let applied = Read::after_token(written.token, PATIENCE);
+    let applied = ReadOptions::after(written.token, PATIENCE);
     store.ordered()?.get(&applied, 0_i64).await?;
     Ok((store.definition(), server.stop()?))
 }

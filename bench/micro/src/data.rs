@@ -5,7 +5,7 @@ use forebay::schema::{FieldType, KeyType, SchemaVersion, StoreId, StoreSpec, Val
 use forebay::writes::Write;
 use forebay::{Client, ErrorCode, Store};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::id::{ClientId, Epoch, LogId, Sequence};
+use forebay_core::id::{ClientId, LogId, Sequence};
 use forebay_core::key::Key;
 use forebay_wire::entry::encode_entry;
 
@@ -91,16 +91,9 @@ pub fn record() -> forebay::Result<Bytes> {
         condition: None,
         ttl_us: None,
     };
-    encode_entry(&Entry {
-        log_id: LogId(u64::MAX),
-        epoch: Epoch(0),
-        schema_version: SchemaVersion(1),
-        source: None,
-        body: EntryBody::Changes(vec![ClientBatch {
-            client: ClientId(u128::MAX),
-            changes: vec![change],
-        }]),
-    })
+    let batch = ClientBatch { client: ClientId(u128::MAX), changes: vec![change] };
+    let body = EntryBody::Changes(vec![batch]);
+    encode_entry(&Entry::original(LogId(u64::MAX), SchemaVersion(1), body))
 }
 
 #[cfg(test)]
@@ -112,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_record_is_an_entry_of_one_whole_write() {
+    fn record_is_the_entry_of_one_whole_write() {
         let entry = decode_entry(&record().unwrap()).unwrap();
         assert_eq!(entry.change_count(), 1);
         let EntryBody::Changes(batches) = entry.body else { panic!("no changes") };
@@ -120,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_as_many_as_keys_reach_all_keys() {
+    fn key_count_writes_reach_all_keys() {
         let keys: BTreeSet<String> = (0..KEYS).map(key).collect();
         assert_eq!(keys.len() as u64, KEYS);
     }

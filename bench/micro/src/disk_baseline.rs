@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_without_time_still_syncs_once() {
+    fn turn_of_zero_duration_syncs_once() {
         let folder = tempfile::tempdir().unwrap();
         let (rate, latency) = fdatasync(folder.path(), b"record", Duration::ZERO).unwrap();
         assert_eq!(latency.count(), 1);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_read_past_the_page_cache() {
+    fn disk_baseline_reads_pages_past_the_page_cache() {
         // The folder is on the tree's own disk: a file system in memory has no direct reads.
         let folder = crate::server::scratch().unwrap();
         let (rate, latency) = direct_reads(folder.path(), 1 << 20, Duration::ZERO).unwrap();

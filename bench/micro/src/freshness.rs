@@ -160,7 +160,7 @@ impl FreshnessSide {
     /// Sends every write when it is due, or as soon after as there is space.
     async fn load(&mut self, plan: &FreshnessPlan) -> Result<(f64, Vec<Probe>), Failure> {
         let stream = self.store.write_stream(StreamOptions::default())?;
-        let mut stream = stream.with_deadline(PATIENCE);
+        let mut stream = stream.deadline(PATIENCE);
         let (began, first) = (nanos(), self.written);
         let due = |sent: u64| began + sent * 1_000_000_000 / plan.rate;
         let (mut sent, mut probes) = (0, JoinSet::new());
@@ -184,7 +184,7 @@ impl FreshnessSide {
             }
             sent += 1;
         }
-        stream.finish().await?;
+        stream.close().await?;
         let rate = sent as f64 * 1e9 / (nanos() - began).max(1) as f64;
         self.written += sent;
         let mut known = Vec::new();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_visible_with_the_first_sighting_that_is_not_older() {
+    fn probe_becomes_visible_at_the_first_sighting_of_its_value_or_later() {
         let sighting = |key, value, nanos| Sighting { key, value, nanos };
         let sightings =
             [sighting(0, 0, 3_000_000), sighting(1, 5, 4_000_000), sighting(0, 8, 9_000_000)];
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goals_name_these_rows() {
+    fn goals_name_the_freshness_rows() {
         let plan = FreshnessPlan {
             rounds: 1,
             writes: 1,

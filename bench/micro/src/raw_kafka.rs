@@ -100,7 +100,7 @@ impl RawProducer {
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
             let sent = self.send(&self.patient, count)?;
             let timed = (count % TIMED_ONE_IN == 0).then(|| (nanos(), Arc::clone(&latency)));
-            waiting.push(tokio::spawn(settle(sent, permit, timed)));
+            waiting.push(tokio::spawn(await_delivery(sent, permit, timed)));
             count += 1;
             while let Some(Some(done)) = futures::FutureExt::now_or_never(waiting.next()) {
                 done.map_err(|error| error.to_string())??;
@@ -147,7 +147,7 @@ impl RawProducer {
 
 const CANCELED: &str = "the producer ended before the record was acknowledged";
 
-async fn settle(
+async fn await_delivery(
     sent: DeliveryFuture,
     _room: OwnedSemaphorePermit,
     timed: Option<(u64, Arc<Mutex<Latency>>)>,

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_taken_something() {
+    fn usage_of_this_process_is_positive() {
         let taken = ProcessUsage::by(std::process::id()).unwrap();
         assert!(taken.cpu_seconds > 0.0 && taken.own_bytes > 0.0, "{taken:?}");
         assert!(taken.memory_bytes >= taken.own_bytes, "{taken:?}");

@@ -98,7 +98,7 @@ fn watch(runtime: &Runtime, address: &str, watched: WatchTarget<'_>) -> Result<(
         reader.await_ready(READY_WAIT).await?;
         Ok::<_, Failure>(reader)
     })?;
-    let field = reader.handle(watched.field, FieldType::INT64)?;
+    let field = reader.field_as(watched.field, FieldType::INT64)?;
     say("ready\n")?;
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_sighting_or_nothing() {
+    fn watch_line_parses_to_a_sighting_or_nothing() {
         let expected = Sighting { key: 3, value: 40, nanos: 500 };
         assert_eq!(Sighting::parse("3 40 500\n"), Some(expected));
         for broken in ["", "ready", "3 40", "3 x 500"] {

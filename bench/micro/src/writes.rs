@@ -237,7 +237,7 @@ impl WritesSide {
             for place in 0..changes {
                 batch.add(data::write(&store, number * changes + place))?;
             }
-            batch.send().await?.into_complete()?;
+            batch.send().await?.require_complete()?;
             Ok(changes)
         };
         closed_loop(self.stores.iter().take(self.plan.batch_clients), turn, call).await
@@ -247,7 +247,7 @@ impl WritesSide {
     /// all earlier ones, so its latency shows how much a stream holds.
     async fn streamed(&self, turn: Duration) -> RoundResult {
         let store = &self.stores[0];
-        let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(DEADLINE);
+        let mut stream = store.write_stream(StreamOptions::default())?.deadline(DEADLINE);
         let latency = Arc::new(Mutex::new(Latency::new()?));
         let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
         let (mut count, mut timed) = (0, Vec::new());
@@ -264,7 +264,7 @@ impl WritesSide {
             }
             count += 1;
         }
-        stream.finish().await?;
+        stream.close().await?;
         let rate = count as f64 * 1e9 / (nanos() - began).max(1) as f64;
         try_join_all(timed).await?;
         let latency = latency.lock().clone();

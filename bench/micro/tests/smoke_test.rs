@@ -21,7 +21,7 @@ fn assert_whole(rows: &[Row], measures: &[&str]) {
 }
 
 #[test]
-fn writes_measures_every_shape_on_both_durabilities() {
+fn writes_benchmark_measures_every_shape_on_both_durabilities() {
     let plan = writes::WritesPlan {
         rounds: 2,
         turn: Duration::ZERO,
@@ -48,7 +48,7 @@ fn writes_measures_every_shape_on_both_durabilities() {
 }
 
 #[test]
-fn apply_measures_every_step_on_what_a_writer_wrote() {
+fn apply_benchmark_measures_every_step_on_written_entries() {
     let plan = apply::ApplyPlan { rounds: 1, changes: 400, shapes: vec![1, 7] };
     let rows = apply::run(&plan).unwrap();
     assert_whole(
@@ -58,13 +58,13 @@ fn apply_measures_every_step_on_what_a_writer_wrote() {
             "decode, fold and index, entries of 7, entries/s",
             "index alone, entries of 7, MB/s",
             "bootstrap from an embedded log in process, changes/s",
-            "bootstrap over Subscribe, MB/s",
+            "bootstrap over the change stream, MB/s",
         ],
     );
 }
 
 #[test]
-fn bootstrap_serves_what_a_snapshot_holds() {
+fn bootstrap_benchmark_serves_the_snapshot_documents() {
     let plan = bootstrap::BootstrapPlan {
         rounds: 2,
         documents: 300,
@@ -85,7 +85,7 @@ fn bootstrap_serves_what_a_snapshot_holds() {
 }
 
 #[test]
-fn freshness_sees_every_probe_in_another_process() {
+fn freshness_benchmark_sees_every_probe_in_another_process() {
     let plan = freshness::FreshnessPlan {
         rounds: 2,
         writes: 60,
@@ -107,7 +107,7 @@ fn freshness_sees_every_probe_in_another_process() {
 }
 
 #[test]
-fn push_sees_a_reader_change_its_version_and_let_the_one_before_go() {
+fn push_benchmark_sees_a_reader_switch_and_release_versions() {
     let plan = push::PushPlan {
         rounds: 2,
         shapes: [350, 50].map(|text_bytes| DocumentShape { documents: 2_000, text_bytes }).to_vec(),
@@ -135,7 +135,7 @@ fn push_sees_a_reader_change_its_version_and_let_the_one_before_go() {
 }
 
 #[test]
-fn both_take_kafka_in_beside_its_peer() {
+fn writes_and_freshness_measure_kafka_next_to_its_raw_producer() {
     let plan = writes::WritesPlan {
         rounds: 1,
         turn: Duration::ZERO,

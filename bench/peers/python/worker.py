@@ -116,7 +116,7 @@ class PipelinedFill:
     def send_here(batches: tuple[tuple[forebay.InMemoryReader, list[forebay.Change]], ...]) -> None:
         """Send the batches; each change must succeed."""
         for reader, changes in batches:
-            reader.batch(changes).complete()
+            reader.batch(changes).require_complete()
 
     def end(self) -> None:
         """Wait for the sent batches, and end the thread."""
@@ -267,7 +267,7 @@ class Gather:
         gc.freeze()
         gc.enable()
         self.handle = self.bytes.field("value", "bytes")
-        self.plan = self.reader.plan(names, "float32")
+        self.plan = self.reader.plan_gather(names, "float32")
         self.out = np.empty((BATCH, self.FIELDS), np.float32)
         self.random = np.random.default_rng(2)
 
@@ -347,7 +347,7 @@ class MixedReads:
         filling.end()
         self.random = np.random.default_rng(3)
         self.asked = [f"f{n}" for n in self.random.permutation(self.FIELDS)[: self.ASKED]]
-        self.plan = self.reader.plan(self.asked, "float64")
+        self.plan = self.reader.plan_gather(self.asked, "float64")
         self.out = np.empty((BATCH, self.ASKED), np.float64)
         self.mask = np.empty((BATCH, self.ASKED), np.uint8)
 
@@ -488,7 +488,7 @@ class Workers:
             "one copy, MB": copy * 1024 / 1e6,
             "sum of PSS, MB": total["Pss"] * 1024 / 1e6,
             "private dirty, B": followers_dirty * 1024,
-            "private dirty, where the keeper writes, B": (
+            "private dirty, where the owner writes, B": (
                 (total["Private_Dirty"] - followers_dirty) * 1024
             ),
         }

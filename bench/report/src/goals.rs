@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_has_exactly_one_bound() {
+    fn goal_has_exactly_one_bound() {
         assert_eq!(read("value_at_most = 20").unwrap().all()[0].words(), "value <= 20");
         assert_eq!(read("ratio_at_least = 1.5").unwrap().of("b")[0].words(), "ratio >= 1.5");
         assert!(read("").is_err());

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_is_known() {
+    fn machine_description_is_complete() {
         let machine = Machine::here();
         assert!(machine.cores >= 1);
         assert!(machine.memory_bytes > 1 << 20, "{machine:?}");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_the_eighth_number() {
+    fn stolen_time_is_the_eighth_cpu_field() {
         let ticks = ticks("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 100\n");
         assert_eq!(ticks, Ticks { all: 36, stolen: 8 });
         assert_eq!(super::ticks(""), Ticks::default());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_no_repository_has_no_commit() {
+    fn folder_outside_a_repository_has_no_commit() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(commit(folder.path()), "unknown");
     }

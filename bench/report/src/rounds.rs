@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_turn_goes_round() {
+    fn first_turn_rotates_among_contenders() {
         let order = RefCell::new(String::new());
         let contender = |name: &'static str| {
             let order = &order;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_contender_and_round() {
+    fn failure_names_contender_and_round() {
         let mut left = 1;
         let mut failing = [Contender::new("peer", || {
             left -= 1;

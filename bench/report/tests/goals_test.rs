@@ -7,7 +7,7 @@ use forebay_bench_report::Goals;
 use forebay_testkit::tree;
 
 #[test]
-fn the_documented_goals_are_the_goals() {
+fn documented_goals_equal_the_goals_file() {
     let root = tree::root_of(Goals::FILE).unwrap();
     let goals = Goals::load(&root).unwrap();
     let stated: Vec<[String; 3]> = goals

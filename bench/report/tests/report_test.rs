@@ -51,7 +51,7 @@ fn started(root: &Path) -> Bench {
 }
 
 #[test]
-fn misses_come_first_and_a_goal_without_a_row_is_one() {
+fn report_lists_misses_first_and_counts_a_goal_without_a_row() {
     let folder = tree();
     let report = started(folder.path()).finish().unwrap();
     let order: Vec<(&str, Option<bool>)> =
@@ -71,7 +71,7 @@ fn misses_come_first_and_a_goal_without_a_row_is_one() {
 }
 
 #[test]
-fn the_result_file_holds_the_report() {
+fn result_file_contains_the_report() {
     let folder = tree();
     let report = started(folder.path()).finish().unwrap();
     let path = folder.path().join("bench/results/latest/get.json");
@@ -83,7 +83,7 @@ fn the_result_file_holds_the_report() {
 }
 
 #[test]
-fn no_row_and_the_same_row_twice_are_errors() {
+fn report_refuses_zero_rows_and_a_repeated_row() {
     let folder = tree();
     assert!(Bench::start_in(folder.path(), "get", "no data").unwrap().finish().is_err());
     let mut bench = started(folder.path());
@@ -93,7 +93,7 @@ fn no_row_and_the_same_row_twice_are_errors() {
 }
 
 #[test]
-fn a_tree_without_goals_is_an_error() {
+fn tree_without_goals_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let problem = Bench::start_in(folder.path(), "get", "x").err().unwrap();
     assert!(problem.contains("goals.toml"), "{problem}");

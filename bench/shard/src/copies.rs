@@ -128,16 +128,17 @@ fn slowest(samples: &[f64]) -> Result<Option<f64>, String> {
     Ok(Some(slowest / Spread::of(samples)?.median))
 }
 
-/// Makes one copy by `forebayd copy` from a running node, and checks that the copy has the
+/// Makes one copy by `forebayd shard copy` from a running node, and checks that the copy has the
 /// documents of the source.
 fn copy(source: &Source, more: &[&str]) -> Result<CopyTimes, String> {
     let (target, program) = (scratch()?, tree::built("forebayd")?);
     source.serving(|server: &Server| {
         let before = ProcessUsage::by(server.process_id())?;
         let mut command = Command::new(&program);
-        command.args(["copy", "--from", server.address(), "--store", STORE, "--partition", "0"]);
+        command.args(["shard", "copy", "--from", server.address(), "--store", STORE]);
+        command.args(["--partition", "0"]);
         command.arg("--data-dir").arg(target.path()).args(more).env("FOREBAY_LOG_FILTER", "warn");
-        let ran = Process::start("forebayd copy", &mut command)?.end()?;
+        let ran = Process::start("forebayd shard copy", &mut command)?.end()?;
         let after = ProcessUsage::by(server.process_id())?;
         let (opening, served) = seconds(|| source.read_copy(target.path()));
         served.and_then(|()| source.check_copy(target.path()))?;

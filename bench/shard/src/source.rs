@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::schema::{KeyType, StoreSpec};
 use forebay::writes::StreamOptions;
 use forebay::{Client, ClientOptions, ErrorCode};
@@ -129,20 +129,20 @@ async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition
     let client = Client::connect(address, ClientOptions::default()).await?;
     let spec = StoreSpec::key_value(STORE, KeyType::Bytes, 1);
     let store = client.create_store(&spec).await?;
-    let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(FILL_BOUND);
+    let mut stream = store.write_stream(StreamOptions::default())?.deadline(FILL_BOUND);
     let mut dice = SeededRng::new(rows);
     for number in 0..rows {
         let value = dice.noise(value_bytes);
         stream.send(store.put(&key(number)[..]).set("value", value)).await?;
     }
-    let written = stream.finish().await?;
+    let written = stream.close().await?;
     if written.failed > 0 {
         let (failed, first) = (written.failed, written.first_error);
         return Err(format!("{failed} of {rows} writes failed: {first:?}").into());
     }
     // The writer may be far ahead of the shard, and a single call waits no longer than its
     // deadline.
-    let (read, ordered) = (Read::after_token(written.token, FILL_BOUND), store.ordered()?);
+    let (read, ordered) = (ReadOptions::after(written.token, FILL_BOUND), store.ordered()?);
     let first = async {
         loop {
             match ordered.get(&read, &key(0)[..]).await {

@@ -28,7 +28,7 @@ fn assert_whole(rows: &[Row], measures: &[&str]) {
 }
 
 #[test]
-fn copies_are_measured_beside_the_naive_copy_and_its_ceilings() {
+fn shard_copies_are_measured_next_to_the_naive_copy_and_its_ceilings() {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_copy"));
     let (values, loopback) = (vec![256], Duration::from_millis(10));
     let plan = copies::CopiesPlan { rounds: 1, bytes: 400_000, values, loopback, program };
@@ -67,7 +67,7 @@ fn options_in(folder: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_naive_copy_has_the_options_of_our_shards() {
+fn naive_copy_has_the_options_of_our_shards() {
     let (ours, naive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let definition = StoreSpec::key_value("a", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
     // The default of a node.
@@ -100,7 +100,7 @@ fn the_naive_copy_has_the_options_of_our_shards() {
 }
 
 #[test]
-fn the_four_orders_are_measured_beside_redis() {
+fn four_access_orders_are_measured_next_to_redis() {
     let plan = orders::OrdersPlan {
         rounds: 1,
         operations: 60,

@@ -10,20 +10,20 @@ import pytest
 BINDINGS = Path(__file__).absolute().parents[1]
 
 
-def test_the_files_are_the_ones_that_the_sources_make() -> None:
+def test_generated_files_are_up_to_date() -> None:
     """Prove that the generated files are up to date."""
     command = [sys.executable, str(BINDINGS / "generate_bindings.py"), "--check"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == 0, run.stderr
 
 
-def test_a_first_line_names_the_command() -> None:
+def test_first_line_names_the_generating_command() -> None:
     """Prove that the first line of each file says how the file is generated."""
     for path, text in generate_bindings.files().items():
         assert "by python3 clients/bindings/generate_bindings.py" in text.partition("\n")[0], path
 
 
-def test_a_changed_missing_or_orphaned_file_is_drift(
+def test_changed_missing_and_orphaned_files_are_drift(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prove that no file can differ from its source without being named."""

@@ -108,30 +108,30 @@ def exports() -> list[pyo3_source.Class | pyo3_source.Function]:
     return pyo3_source.parse({"lib": lib, "reader": READER, "call": CALL})
 
 
-def test_a_stub_declares_what_the_module_exports() -> None:
+def test_stub_declares_the_exports_of_the_module() -> None:
     """Prove that names, order, defaults and documentation come from the source."""
     assert STUB in python_stub.module(exports(), TABLES)
 
 
-def test_a_type_that_rust_does_not_say_is_asked_for() -> None:
+def test_parameter_without_a_known_type_is_refused() -> None:
     """Prove that no parameter gets a type by guessing."""
     with pytest.raises(SystemExit, match="Reader.field.key needs a type"):
         python_stub.module(exports(), TABLES | {"parameters": {}})
 
 
-def test_a_type_for_nothing_is_refused() -> None:
+def test_type_of_a_missing_export_is_refused() -> None:
     """Prove that the table has no entries for what is gone."""
     results = {**TABLES["results"], "Reader.gone": "int"}
     with pytest.raises(SystemExit, match="Reader.gone"):
         python_stub.module(exports(), TABLES | {"results": results})
 
 
-def test_an_export_that_is_not_found_is_refused() -> None:
+def test_missing_export_is_refused() -> None:
     """Prove that nothing exported is left out in silence."""
     with pytest.raises(SystemExit, match="Handle"):
         pyo3_source.parse({"lib": LIB, "reader": ""})
 
 
-def test_lists_are_split_outside_of_brackets() -> None:
+def test_lists_are_split_outside_brackets() -> None:
     """Prove that a default or a type may contain commas."""
     assert pyo3_source.split("a=(1, 2), b: Vec<(u8, u8)>,") == ["a=(1, 2)", "b: Vec<(u8, u8)>"]

@@ -35,7 +35,7 @@ ERRORS = """
 """
 
 
-def test_a_header_is_read() -> None:
+def test_header_is_parsed() -> None:
     """Prove that functions, constants and sizes are those of the C compiler."""
     header = c_header.parse(HEADER)
     opened, freed = header.functions
@@ -53,13 +53,13 @@ def test_a_header_is_read() -> None:
 
 
 @pytest.mark.parametrize("line", ["uint8_t fb_odd(uint64_t id);", "int32_t fb_odd(int (*f)(int));"])
-def test_an_unknown_declaration_is_refused(line: str) -> None:
+def test_unknown_declaration_is_refused(line: str) -> None:
     """Prove that no function is left out in silence."""
     with pytest.raises(SystemExit, match="fb_odd"):
         c_header.parse(HEADER + line)
 
 
-def test_a_table_of_errors_is_read() -> None:
+def test_error_table_is_parsed() -> None:
     """Prove that a code's meaning and its retry come from its comment."""
     first, second = error_table.parse(ERRORS)
     assert (first.label, first.about) == ("Unavailable", "The service is not ready. Try again.")
@@ -67,7 +67,7 @@ def test_a_table_of_errors_is_read() -> None:
     assert (first.is_retryable, second.is_retryable) == (True, False)
 
 
-def test_a_gap_and_a_comment_without_advice_are_refused() -> None:
+def test_gap_and_comment_without_advice_are_refused() -> None:
     """Prove that a table that the parser does not understand is no table."""
     with pytest.raises(SystemExit, match="gap"):
         error_table.parse(ERRORS.replace("= 2", "= 3"))
@@ -75,7 +75,7 @@ def test_a_gap_and_a_comment_without_advice_are_refused() -> None:
         error_table.parse(ERRORS.replace(", no retry by itself", ""))
 
 
-def test_a_read_is_made_for_each_type_of_keys() -> None:
+def test_reads_are_generated_for_each_key_type() -> None:
     """Prove that a signature becomes a method, and that its link is the read by a key object."""
     made = java_reads.read(
         "int getInt(field, key, int other)", "x(call, key)", "long", "an int64 key"
@@ -88,7 +88,7 @@ def test_a_read_is_made_for_each_type_of_keys() -> None:
     )
 
 
-def test_a_text_is_an_address_and_a_length() -> None:
+def test_text_becomes_an_address_and_a_length() -> None:
     """Prove that Java and Rust agree on the numbers of a call."""
     opened = c_header.parse(HEADER).functions[0]
     assert java_text.arguments(opened) == ["client", "name", "nameLength", "read", "error"]

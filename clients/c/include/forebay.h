@@ -14,9 +14,9 @@
  *    freeing an empty struct does nothing. A call that fails writes no out-parameters. Every
  *    out-parameter may be NULL.
  * 4. Pointers are aligned for their type. A length of 0 allows any pointer. Text is UTF-8.
- * 5. Calls over the network block until a deadline in milliseconds. Reads without an fb_read wait
- *    for nothing except the disk, if the document is spilled: they take no lock and start no
- *    thread.
+ * 5. Calls over the network block until a deadline in milliseconds. Reads without an
+ *    fb_read_options wait for nothing except the disk, if the document is spilled: they take no
+ *    lock and start no thread.
  * 6. No call unwinds, exits, prints or installs a signal handler; a broken invariant of the library
  *    is FB_INTERNAL.
  * 7. Later events go to an fb_sink: a callback, or an inbox that the caller fetches from. A
@@ -134,19 +134,24 @@ enum {
 /* Index of a stream's column: none, by one value, or also between two values. */
 enum { FB_INDEX_NONE = 0, FB_INDEX_EXACT = 1, FB_INDEX_RANGE = 2 };
 
-/* Criteria and options of an fb_select. At most one of the first three may be set. */
+/* Criteria and options of an fb_event_query. At most one of the first three may be set. */
 enum {
     FB_SELECT_KEY = 1,
     FB_SELECT_EQUAL = 2,
     FB_SELECT_BETWEEN = 4,
-    FB_SELECT_FROM = 8,
-    FB_SELECT_TO = 16,
+    FB_SELECT_START = 8,
+    FB_SELECT_END = 16,
     FB_SELECT_ORDER_BY = 32,
     FB_SELECT_DESCENDING = 64
 };
 
 /* Simulated states of an in-memory reader. */
-enum { FB_FORCE_NOTHING = 0, FB_FORCE_NOT_READY = 1, FB_FORCE_STALE = 2, FB_FORCE_CLOSED = 3 };
+enum {
+    FB_SIMULATE_NONE = 0,
+    FB_SIMULATE_NOT_READY = 1,
+    FB_SIMULATE_STALE = 2,
+    FB_SIMULATE_CLOSED = 3
+};
 
 /* Flags of the numbers of an fb_error that apply. */
 enum { FB_HAS_PARTITION = 1, FB_HAS_KEY_DIGEST = 2, FB_HAS_LIMIT = 4, FB_HAS_ACTUAL = 8 };
@@ -216,13 +221,13 @@ typedef struct fb_keys {
     const uint64_t *partition_ends;
 } fb_keys;
 
-typedef struct fb_read {
+typedef struct fb_read_options {
     uint32_t wait;             /* FB_WAIT_* */
     uint32_t reserved;
     uint64_t timeout_ms;       /* limit of the wait */
     uint64_t max_staleness_ms; /* older data is FB_STALE; 0 for no bound */
     fb_text token;             /* for FB_WAIT_TOKEN */
-} fb_read;
+} fb_read_options;
 
 typedef struct fb_field_spec {
     fb_text name;
@@ -248,8 +253,9 @@ typedef struct fb_store_options {
      * otherwise zero. Above 100 years: FB_INVALID_ARGUMENT. For a stream, which has no snapshots,
      * the field is the time for which events are retained.
      */
-    int64_t log_window_us;
-    uint64_t log_bytes; /* about, of a stream's retained events, per partition; 0 for all */
+    int64_t log_retention_us;
+    /* About, of a stream's retained events, per partition; 0 for all. */
+    uint64_t log_retention_bytes;
 } fb_store_options;
 
 typedef struct fb_store_spec {
@@ -295,7 +301,7 @@ typedef struct fb_change {
 typedef struct fb_outcome {
     uint32_t result; /* FB_REFUSED, FB_APPENDED, FB_APPLIED, FB_CONDITION_FAILED */
     uint32_t has_version;
-    uint64_t version; /* the document's, if the condition was not met and has_version is 1 */
+    uint64_t version; /* the document's, if the condition failed and has_version is 1 */
     fb_error error;   /* reason of FB_REFUSED; free it */
 } fb_outcome;
 
@@ -307,9 +313,9 @@ typedef struct fb_reader_options {
     uint64_t open_timeout_ms;        /* 0 for 10,000 */
     uint32_t allow_incomplete_reads;
     uint32_t reserved;
-    fb_text checkpoint_dir;        /* readers of a directory share a copy; empty for none */
-    uint64_t checkpoint_every_ms;  /* 0 for 10,000 */
-    uint64_t checkpoint_bytes_max; /* larger partitions are not written; 0 for 4 GiB */
+    fb_text checkpoint_dir;          /* readers of a directory share a copy; empty for none */
+    uint64_t checkpoint_interval_ms; /* 0 for 10,000 */
+    uint64_t checkpoint_bytes_max;   /* larger partitions are not written; 0 for 4 GiB */
     /*
      * Most bytes of the documents and their index; 0 for half of the control group's limit or of
      * the host's memory, and for less if half would leave less than 56 MiB and 8 MiB for each
@@ -345,7 +351,7 @@ typedef struct fb_sink {
     uint64_t ticket;
 } fb_sink;
 
-/* Limits of a stream's unsettled changes; 0 is the default of each. */
+/* Limits of a stream's unresolved changes; 0 is the default of each. */
 typedef struct fb_stream_options {
     uint64_t changes_max; /* 0 for 16,384 */
     uint64_t bytes_max;   /* 0 for 64 MiB */
@@ -353,26 +359,26 @@ typedef struct fb_stream_options {
 } fb_stream_options;
 
 typedef struct fb_stream_summary {
-    uint64_t settled;          /* changes whose outcome is known */
-    uint64_t condition_failed; /* settled changes whose condition did not hold */
-    uint64_t failed;           /* settled changes that were refused or stay unknown */
+    uint64_t resolved;         /* changes whose outcome is known */
+    uint64_t condition_failed; /* resolved changes whose condition did not hold */
+    uint64_t failed;           /* resolved changes that were refused or stay unknown */
     fb_bytes token;            /* covers all changes that are in the log; free it */
 } fb_stream_summary;
 
 /* A select: which events of a stream, and which columns; a struct of zeros selects all events. */
-typedef struct fb_select {
-    uint32_t asks;  /* FB_SELECT_*: fields below that it does not name are ignored */
+typedef struct fb_event_query {
+    uint32_t flags; /* FB_SELECT_*: fields below that it does not name are ignored */
     uint32_t limit; /* most events in the result, up to 10,000; 0 for 1,000 */
     fb_key key;     /* FB_SELECT_KEY: events of this key */
     fb_text column; /* FB_SELECT_EQUAL: an indexed column; _BETWEEN: with FB_INDEX_RANGE */
-    fb_value from;  /* the value (exactly convertible to the column's type), or the least */
-    fb_value to;    /* _BETWEEN: the end, exclusive. Both may be FB_TYPE_NONE: no bound */
-    int64_t from_us; /* FB_SELECT_FROM: event time at or after this, in microseconds */
-    int64_t to_us;   /* FB_SELECT_TO: event time before this */
+    fb_value start; /* the value (exactly convertible to the column's type), or the least */
+    fb_value end;   /* _BETWEEN: the end, exclusive. Both may be FB_TYPE_NONE: no bound */
+    int64_t start_us; /* FB_SELECT_START: event time at or after this, in microseconds */
+    int64_t end_us;   /* FB_SELECT_END: event time before this */
     const fb_text *columns; /* names of the returned columns */
     uint64_t column_count;  /* 0 for all */
     fb_text order_by; /* FB_SELECT_ORDER_BY: a scalar column; events without a value last */
-} fb_select;
+} fb_event_query;
 
 typedef struct fb_scalar {
     uint32_t presence; /* FB_ABSENT, FB_NULL, FB_VALUE */
@@ -452,10 +458,10 @@ int32_t fb_store_list(uint64_t client, fb_bytes *definitions, fb_error *error);
 /*
  * A definition, packed; TEXT is a length u32 and bytes, VALUE a type u32 and a TEXT:
  * id u64 | name TEXT | version u32 | key type u32 | partition key field TEXT, or empty |
- * partitions u32 | ttl i64 | heartbeat ms u32 | versioned u8 | log window i64 | log bytes u64, 0
- * for none | key-value u8 | stream u8 | event time field TEXT, or empty | fields u32, and per
- * field: id u32 | name TEXT | type u32 | default VALUE | ttl i64 | aliases u32, each a TEXT |
- * required u8 | allowed u32, each a VALUE | index u8
+ * partitions u32 | ttl i64 | heartbeat ms u32 | versioned u8 | log retention i64 | log retention
+ * bytes u64, 0 for none | key-value u8 | stream u8 | event time field TEXT, or empty | fields u32,
+ * and per field: id u32 | name TEXT | type u32 | default VALUE | ttl i64 | aliases u32, each a TEXT
+ * | required u8 | allowed u32, each a VALUE | index u8
  */
 int32_t fb_store_definition(uint64_t store, fb_bytes *definition, fb_error *error);
 
@@ -487,7 +493,7 @@ int32_t fb_store_send(
 
 /*
  * Opens a stream of writes to one store: many in flight, each partition in the order of the sends.
- * The options may be NULL. A close gives up the unsettled changes, so flush first.
+ * The options may be NULL. A close gives up the unresolved changes, so flush first.
  */
 int32_t fb_stream_open(
     uint64_t store, const fb_stream_options *options, uint64_t *stream, fb_error *error);
@@ -500,14 +506,14 @@ int32_t fb_stream_send(
     uint64_t stream, uint64_t store, const fb_change *change, const fb_sink *sink,
     fb_error *error);
 /*
- * Waits until all sent changes are settled. Returns the first error of a change since the last
+ * Waits until all sent changes are resolved. Returns the first error of a change since the last
  * flush; flush again for the summary. FB_UNKNOWN_OUTCOME: flush again to continue the wait.
  */
 int32_t fb_stream_flush(uint64_t stream, fb_stream_summary *summary, fb_error *error);
 
 /*
  * Selects retained events of a stream, on the node that stores them. The events are ordered by
- * event time, unless select names a column; FB_SELECT_DESCENDING reverses the order. select may be
+ * event time, unless query names a column; FB_SELECT_DESCENDING reverses the order. query may be
  * NULL, and read too: its timeout_ms is the node's limit for the wait, in addition to the client's
  * deadline.
  *
@@ -526,7 +532,7 @@ int32_t fb_stream_flush(uint64_t stream, fb_stream_summary *summary, fb_error *e
  * left out.
  */
 int32_t fb_store_select(
-    uint64_t store, const fb_select *select, const fb_read *read, fb_bytes *selected,
+    uint64_t store, const fb_event_query *query, const fb_read_options *read, fb_bytes *result,
     fb_error *error);
 
 /* Readers. */
@@ -540,7 +546,7 @@ int32_t fb_reader_await_token(
 int32_t fb_reader_field(
     uint64_t reader, fb_text name, uint32_t asked, uint64_t *field, uint32_t *type,
     fb_error *error);
-int32_t fb_reader_partition(
+int32_t fb_reader_partition_of(
     uint64_t reader, const fb_key *key, uint32_t *partition, fb_error *error);
 int32_t fb_reader_definition(uint64_t reader, fb_bytes *definition, fb_error *error);
 /* Returns the newest version that any partition of the reader has seen; 0 before the first. */
@@ -554,30 +560,31 @@ int32_t fb_reader_on_schema_change(uint64_t reader, const fb_sink *sink, fb_erro
 /* Reads of one document; read may be NULL. An absent key is no error. */
 
 int32_t fb_reader_get_scalar(
-    uint64_t reader, uint64_t field, uint32_t wanted, const fb_key *key, const fb_read *read,
-    fb_scalar *scalar, fb_error *error);
+    uint64_t reader, uint64_t field, uint32_t wanted, const fb_key *key,
+    const fb_read_options *read, fb_scalar *scalar, fb_error *error);
 /* Copies nothing if the value is longer than capacity; length returns the value's length. */
 int32_t fb_reader_get_bytes(
-    uint64_t reader, uint64_t field, const fb_key *key, const fb_read *read, uint8_t *buffer,
-    uint64_t capacity, uint64_t *length, uint32_t *presence, fb_error *error);
+    uint64_t reader, uint64_t field, const fb_key *key, const fb_read_options *read,
+    uint8_t *buffer, uint64_t capacity, uint64_t *length, uint32_t *presence, fb_error *error);
 int32_t fb_reader_get_value(
-    uint64_t reader, uint64_t field, const fb_key *key, const fb_read *read, fb_bytes *value,
-    uint32_t *presence, fb_error *error);
+    uint64_t reader, uint64_t field, const fb_key *key, const fb_read_options *read,
+    fb_bytes *value, uint32_t *presence, fb_error *error);
 int32_t fb_reader_presence(
-    uint64_t reader, uint64_t field, const fb_key *key, const fb_read *read, uint32_t *presence,
-    fb_error *error);
+    uint64_t reader, uint64_t field, const fb_key *key, const fb_read_options *read,
+    uint32_t *presence, fb_error *error);
 /*
  * A document, packed: expiry i64 (microseconds) | version i64 | fields u32, and per field: name
  * TEXT | expiry i64 | VALUE. A missing document has no bytes.
  */
 int32_t fb_reader_get_document(
-    uint64_t reader, const fb_key *key, const fb_read *read, fb_bytes *document, fb_error *error);
+    uint64_t reader, const fb_key *key, const fb_read_options *read, fb_bytes *document,
+    fb_error *error);
 
 /* Reads of many documents; results are in the order of the keys. */
 
 int32_t fb_reader_get_many(
-    uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read *read, fb_packed *packed,
-    fb_error *error);
+    uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read_options *read,
+    fb_packed *packed, fb_error *error);
 /*
  * Reads as fb_reader_get_many does, into the caller's memory: values has space for capacity bytes,
  * ends for a uint64_t per key, statuses and presences for a byte per key; none of these three is
@@ -585,15 +592,15 @@ int32_t fb_reader_get_many(
  * written.
  */
 int32_t fb_reader_get_many_into(
-    uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read *read, uint8_t *values,
-    uint64_t capacity, uint64_t *ends, uint8_t *statuses, uint8_t *presences, uint64_t *length,
-    fb_error *error);
+    uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read_options *read,
+    uint8_t *values, uint64_t capacity, uint64_t *ends, uint8_t *statuses, uint8_t *presences,
+    uint64_t *length, fb_error *error);
 /* Packed, per key: status u8, and the document if it was found. */
 int32_t fb_reader_get_documents(
-    uint64_t reader, const fb_keys *keys, const fb_read *read, fb_bytes *documents,
+    uint64_t reader, const fb_keys *keys, const fb_read_options *read, fb_bytes *documents,
     fb_error *error);
 /* cell is FB_CELL_*; lossy 1 allows rounding. width returns the number of columns. */
-int32_t fb_plan_open(
+int32_t fb_gather_plan_open(
     uint64_t reader, const fb_gather_field *fields, uint64_t field_count, uint32_t cell,
     uint32_t lossy, uint64_t *plan, uint64_t *width, fb_error *error);
 /*
@@ -601,19 +608,19 @@ int32_t fb_plan_open(
  * byte per cell. If statuses is NULL, a key that cannot be answered is an error.
  */
 int32_t fb_reader_gather_f32(
-    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, float *values,
+    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read_options *read, float *values,
     uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
 int32_t fb_reader_gather_f64(
-    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, double *values,
-    uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
+    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read_options *read,
+    double *values, uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
 int32_t fb_reader_gather_i64(
-    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, int64_t *values,
-    uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
+    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read_options *read,
+    int64_t *values, uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
 /*
  * Packed: fields u32, and per field: name TEXT | index of its first column u32 | number of its
  * columns u32
  */
-int32_t fb_plan_columns(uint64_t plan, fb_bytes *columns, fb_error *error);
+int32_t fb_gather_plan_columns(uint64_t plan, fb_bytes *columns, fb_error *error);
 
 int32_t fb_scan_open(uint64_t reader, uint64_t *scan, fb_error *error);
 /*
@@ -626,14 +633,16 @@ int32_t fb_scan_next(
 
 /*
  * Counts and status, packed: hits, misses, memory bytes, memory used, memory budget (all bits set
- * for none), spilled bytes, most bytes to spill, records applied, bytes read, skipped, repeats, too
- * large, log errors, rebuilds, copies started from a snapshot, snapshots that were unavailable or
- * unusable, checkpoints written, failed, restored, damaged and ignored, blocks of checkpoints
- * repaired, each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3 poisoned) |
- * percent u8 | remaining i64 | age i64 (microseconds) | schema version u32 | partitions u32, and
- * per partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag in records
- * u64 | age i64 | schema version u32 | documents u64 | bytes u64 | bytes fetched of a snapshot u64
- * | size of the snapshot in bytes u64, 0 while none is fetched | reason why nothing is applied TEXT
+ * for none), spilled bytes, most bytes to spill, records applied, bytes read of the log, records
+ * skipped, duplicates skipped, oversized changes skipped, log errors, rebuilds, copies started from
+ * a snapshot, snapshots that were unavailable or unusable, checkpoints written, failed, restored,
+ * damaged and ignored, blocks of checkpoints repaired, each u64 | store TEXT | ready u8 | phase u8
+ * (1 bootstrapping, 2 serving, 3 poisoned) | percent of the bootstrap u8 | remaining time of the
+ * bootstrap i64 | age i64 (microseconds) | schema version u32 | partitions u32, and per partition:
+ * id u32 | phase u8 | generation u32 | offset applied u64 | end offset u64 | lag in records u64 |
+ * age i64 | schema version u32 | documents u64 | bytes of documents u64 | bytes downloaded of a
+ * snapshot u64 | size of the snapshot in bytes u64, 0 while none is downloaded | last error TEXT,
+ * empty while entries are applied
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 /*
@@ -659,21 +668,21 @@ int32_t fb_reader_verify(
  */
 
 /* The rows are written together, before the reader is opened. */
-int32_t fb_memory_open(
+int32_t fb_test_reader_open(
     const fb_store_spec *spec, const fb_change *rows, uint64_t row_count, uint64_t *reader,
     uint64_t *store, fb_error *error);
 /*
  * Microseconds since the Unix epoch. The clock starts at the host's time, and stands still until
  * set.
  */
-int32_t fb_memory_clock(uint64_t reader, int64_t *now_us, fb_error *error);
+int32_t fb_test_reader_clock(uint64_t reader, int64_t *now_us, fb_error *error);
 /*
  * Moves the clock forward only. Expired documents become absent; no read becomes stale by the move.
  */
-int32_t fb_memory_set_clock(uint64_t reader, int64_t now_us, fb_error *error);
-/* Sets an FB_FORCE_* state until the next call; age_ms is the age for FB_FORCE_STALE. */
-int32_t fb_memory_force(uint64_t reader, uint32_t state, uint64_t age_ms, fb_error *error);
-int32_t fb_memory_alter(
+int32_t fb_test_reader_set_clock(uint64_t reader, int64_t now_us, fb_error *error);
+/* Sets an FB_SIMULATE_* state until the next call; age_ms is the age for FB_SIMULATE_STALE. */
+int32_t fb_test_reader_simulate(uint64_t reader, uint32_t state, uint64_t age_ms, fb_error *error);
+int32_t fb_test_reader_alter(
     uint64_t reader, const fb_alteration *alterations, uint64_t alteration_count,
     fb_bytes *definition, fb_error *error);
 

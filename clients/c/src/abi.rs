@@ -70,7 +70,7 @@ pub struct FbKeys {
 /// The wait of a read, and its staleness bound.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct FbRead {
+pub struct FbReadOptions {
     pub wait: u32,
     pub reserved: u32,
     pub timeout_ms: u64,
@@ -100,8 +100,8 @@ pub struct FbStoreOptions {
     pub ttl_us: i64,
     pub heartbeat_ms: u32,
     pub versioned: u32,
-    pub log_window_us: i64,
-    pub log_bytes: u64,
+    pub log_retention_us: i64,
+    pub log_retention_bytes: u64,
 }
 
 /// A store specification.
@@ -177,7 +177,7 @@ pub struct FbReaderOptions {
     pub allow_incomplete_reads: u32,
     pub reserved: u32,
     pub checkpoint_dir: FbText,
-    pub checkpoint_every_ms: u64,
+    pub checkpoint_interval_ms: u64,
     pub checkpoint_bytes_max: u64,
     pub memory_limit: u64,
     pub spill_limit: u64,
@@ -194,7 +194,7 @@ pub struct FbSink {
     pub ticket: u64,
 }
 
-/// Limits of a stream's unsettled changes, and the deadline of its calls.
+/// Limits of a stream's unresolved changes, and the deadline of its calls.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbStreamOptions {
@@ -206,7 +206,7 @@ pub struct FbStreamOptions {
 /// Counts of a stream's changes by outcome.
 #[repr(C)]
 pub struct FbStreamSummary {
-    pub settled: u64,
+    pub resolved: u64,
     pub condition_failed: u64,
     pub failed: u64,
     pub token: FbBytes,
@@ -215,15 +215,15 @@ pub struct FbStreamSummary {
 /// A select: which events of a stream, and which columns.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct FbSelect {
-    pub asks: u32,
+pub struct FbEventQuery {
+    pub flags: u32,
     pub limit: u32,
     pub key: FbKey,
     pub column: FbText,
-    pub from: FbValue,
-    pub to: FbValue,
-    pub from_us: i64,
-    pub to_us: i64,
+    pub start: FbValue,
+    pub end: FbValue,
+    pub start_us: i64,
+    pub end_us: i64,
     pub columns: *const FbText,
     pub column_count: u64,
     pub order_by: FbText,

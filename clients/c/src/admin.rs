@@ -253,8 +253,8 @@ impl FbStoreOptions {
         let mut options = StoreOptions {
             ttl_us: (self.ttl_us >= 0).then_some(self.ttl_us),
             versioned: self.versioned != 0,
-            log_window_us: (self.log_window_us >= 0).then_some(self.log_window_us),
-            log_bytes: (self.log_bytes > 0).then_some(self.log_bytes),
+            log_retention_us: (self.log_retention_us >= 0).then_some(self.log_retention_us),
+            log_retention_bytes: (self.log_retention_bytes > 0).then_some(self.log_retention_bytes),
             ..StoreOptions::default()
         };
         if self.heartbeat_ms > 0 {

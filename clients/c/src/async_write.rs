@@ -41,8 +41,8 @@ pub unsafe extern "C" fn fb_store_send(
         let room = opened.in_flight().room(change_count)?;
         spawn(async move {
             let told = match batch.send().await {
-                Ok(outcome) => settled(&outcome),
-                Err(failed) => unsettled(failed.into()),
+                Ok(outcome) => pack_outcome(&outcome),
+                Err(failed) => pack_error(failed.into()),
             };
             sink.tell(told, Some(room));
         })?;
@@ -76,11 +76,11 @@ pub unsafe extern "C" fn fb_stream_open(
             asked.bytes_max = or(given.bytes_max, asked.bytes_max);
             deadline = millis_or(given.deadline_ms, deadline);
         }
-        let unheard = asked.changes_max.min(Semaphore::MAX_PERMITS);
+        let undelivered = asked.changes_max.min(Semaphore::MAX_PERMITS);
         let made = OpenStream {
-            stream: Mutex::new(opened.store()?.write_stream(asked)?.with_deadline(deadline)),
+            stream: Mutex::new(opened.store()?.write_stream(asked)?.deadline(deadline)),
             client_closed: opened.client_closed(),
-            unheard: Arc::new(Semaphore::new(unheard)),
+            undelivered: Arc::new(Semaphore::new(undelivered)),
             deadline,
         };
         let id = registry::insert(Object::Stream(Box::new(made)))?;
@@ -122,13 +122,13 @@ async fn acknowledged(acknowledgement: Acknowledgement) -> Vec<u8> {
     match acknowledgement.await {
         Ok(outcome) => {
             let (token, results) = (outcome.token, vec![Ok(outcome.result)]);
-            settled(&BatchOutcome { token, results })
+            pack_outcome(&BatchOutcome { token, results })
         }
-        Err(failed) => unsettled(failed.into()),
+        Err(failed) => pack_error(failed.into()),
     }
 }
 
-/// Waits until every change that was sent is settled.
+/// Waits until every change that was sent is resolved.
 ///
 /// # Safety
 /// Pointers satisfy the header's rules.
@@ -142,17 +142,17 @@ pub unsafe extern "C" fn fb_stream_flush(
         let open = registry::open(stream)?;
         // Changes in flight end even if the client is closed during the flush.
         let mut streaming = open.stream()?.stream.lock();
-        let StreamSummary { token, settled, condition_failed, failed, .. } =
+        let StreamSummary { token, resolved, condition_failed, failed, .. } =
             wait(streaming.flush())??;
         let token = owned(Token::encode(&token).to_vec().into());
         // SAFETY: the caller follows the header's rules.
-        unsafe { put(summary, FbStreamSummary { settled, condition_failed, failed, token }) };
+        unsafe { put(summary, FbStreamSummary { resolved, condition_failed, failed, token }) };
         Ok(())
     })
 }
 
-/// Packs the outcome of settled changes.
-fn settled(outcome: &BatchOutcome) -> Vec<u8> {
+/// Packs the outcome of resolved changes.
+fn pack_outcome(outcome: &BatchOutcome) -> Vec<u8> {
     let mut packer = Packer::default();
     packer.error(None);
     packer.text(&outcome.token.encode());
@@ -167,8 +167,8 @@ fn settled(outcome: &BatchOutcome) -> Vec<u8> {
     packer.into_bytes()
 }
 
-/// Packs the error of changes that are unsettled or were refused.
-fn unsettled(error: CallError) -> Vec<u8> {
+/// Packs the error of changes that are unresolved or were refused.
+fn pack_error(error: CallError) -> Vec<u8> {
     let mut packer = Packer::default();
     packer.error(Some(error));
     packer.text(&[]);
@@ -187,8 +187,8 @@ mod tests {
         let token = Token::new(forebay::schema::StoreId(1));
         let refused = Err(Error::limit_exceeded("less", 3, 4).with_store("s"));
         let outcome = BatchOutcome { token, results: vec![Ok(WriteResult::Applied), refused] };
-        let bytes = settled(&outcome);
+        let bytes = pack_outcome(&outcome);
         assert!(bytes.windows(4).any(|text| text == b"less"));
-        assert!(unsettled(Error::closed("gone").into()).starts_with(&[13, 0, 0, 0]));
+        assert!(pack_error(Error::closed("gone").into()).starts_with(&[13, 0, 0, 0]));
     }
 }

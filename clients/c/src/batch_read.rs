@@ -6,17 +6,17 @@ use forebay::reads::{
 };
 use forebay::{Error, Result};
 
-use crate::abi::{FbBytes, FbError, FbGatherField, FbKeys, FbPacked, FbRead};
+use crate::abi::{FbBytes, FbError, FbGatherField, FbKeys, FbPacked, FbReadOptions};
 use crate::error::ffi_call;
 use crate::handles::{OpenPlan, OpenReader, OpenScan};
-use crate::input::{ReadOptions, put, read_options, slice, slice_mut};
+use crate::input::{ReadArguments, put, read_arguments, slice, slice_mut};
 use crate::keys::{GivenKeys, keys};
 use crate::output::{Packer, owned, presence_code};
 use crate::registry::{self, Object};
 
 impl OpenReader {
     /// Waits as a read of these keys requests.
-    fn wait_for(&self, options: &ReadOptions, keys: &GivenKeys<'_>) -> Result<()> {
+    fn wait_for(&self, options: &ReadArguments, keys: &GivenKeys<'_>) -> Result<()> {
         if options.waits {
             self.wait(self.reader.wait(&options.read, &self.reader.partitions_of(keys)?))??;
         }
@@ -29,13 +29,13 @@ impl OpenReader {
         &self,
         handle: &FieldHandle,
         given: *const FbKeys,
-        read: *const FbRead,
+        read: *const FbReadOptions,
     ) -> Result<PackedValues> {
         // SAFETY: the caller vouches for them.
-        let (given, options) = unsafe { (keys(given)?, read_options(read)?) };
+        let (given, options) = unsafe { (keys(given)?, read_arguments(read)?) };
         self.wait_for(&options, &given)?;
         let mut values = PackedValues::default();
-        self.read_here(&options, |view| view.multi_get_packed(&given, handle, &mut values))?;
+        self.read_here(&options, |view| view.get_packed(&given, handle, &mut values))?;
         Ok(values)
     }
 }
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn fb_reader_get_many(
     reader: u64,
     field: u64,
     given: *const FbKeys,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     packed: *mut FbPacked,
     error: *mut FbError,
 ) -> i32 {
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn fb_reader_get_many_into(
     reader: u64,
     field: u64,
     given: *const FbKeys,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     values: *mut u8,
     capacity: u64,
     ends: *mut u64,
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn fb_reader_get_many_into(
 pub unsafe extern "C" fn fb_reader_get_documents(
     reader: u64,
     given: *const FbKeys,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     documents: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
@@ -137,11 +137,11 @@ pub unsafe extern "C" fn fb_reader_get_documents(
         let open = registry::open(reader)?;
         let found = open.reader()?;
         // SAFETY: the caller follows the header's rules.
-        let (given, options) = unsafe { (keys(given)?, read_options(read)?) };
+        let (given, options) = unsafe { (keys(given)?, read_arguments(read)?) };
         found.wait_for(&options, &given)?;
         let mut packer = Packer::default();
         found.read_here(&options, |view| {
-            view.multi_get(&given, |_, answer| {
+            view.get_many(&given, |_, answer| {
                 packer.u8(answer.status() as u8);
                 match answer {
                     KeyAnswer::Found(row) => packer.document(&row),
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn fb_reader_get_documents(
 /// # Safety
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_plan_open(
+pub unsafe extern "C" fn fb_gather_plan_open(
     reader: u64,
     fields: *const FbGatherField,
     field_count: u64,
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn fb_plan_open(
 /// # Safety
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_plan_columns(
+pub unsafe extern "C" fn fb_gather_plan_columns(
     plan: u64,
     columns: *mut FbBytes,
     error: *mut FbError,
@@ -242,11 +242,11 @@ unsafe fn gather<E: Element>(
     found: &OpenReader,
     plan: &GatherPlan<E>,
     given: *const FbKeys,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     matrix: &Matrix<E>,
 ) -> Result<()> {
     // SAFETY: the caller follows the header's rules.
-    let (given, options) = unsafe { (keys(given)?, read_options(read)?) };
+    let (given, options) = unsafe { (keys(given)?, read_arguments(read)?) };
     found.wait_for(&options, &given)?;
     let rows = forebay::reads::KeyList::count(&given);
     let cells = rows * plan.width();
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn fb_reader_gather_f32(
     reader: u64,
     plan: u64,
     given: *const FbKeys,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     values: *mut f32,
     capacity: u64,
     statuses: *mut u8,
@@ -315,7 +315,7 @@ pub unsafe extern "C" fn fb_reader_gather_f64(
     reader: u64,
     plan: u64,
     given: *const FbKeys,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     values: *mut f64,
     capacity: u64,
     statuses: *mut u8,
@@ -341,7 +341,7 @@ pub unsafe extern "C" fn fb_reader_gather_i64(
     reader: u64,
     plan: u64,
     given: *const FbKeys,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     values: *mut i64,
     capacity: u64,
     statuses: *mut u8,

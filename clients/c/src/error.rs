@@ -1,6 +1,5 @@
 //! Errors of entry points: a status for the caller, and the details in the caller's error.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay::writes::{PendingWrite, WriteError};
@@ -16,7 +15,7 @@ const HAS_KEY_DIGEST: u32 = 2;
 const HAS_LIMIT: u32 = 4;
 const HAS_ACTUAL: u32 = 8;
 
-/// The error of an entry point, with the write that it leaves unsettled.
+/// The error of an entry point, with the write that it leaves unresolved.
 pub(crate) struct CallError {
     error: Error,
     pending: Option<Box<PendingWrite>>,
@@ -49,7 +48,7 @@ impl CallError {
 /// A panic becomes `Internal`.
 pub(crate) fn ffi_call(error: *mut FbError, run: impl FnOnce() -> Result<(), CallError>) -> i32 {
     let ended = catch_unwind(AssertUnwindSafe(run));
-    let Err(failure) = ended.unwrap_or_else(|panic| Err(panicked(&*panic).into())) else {
+    let Err(failure) = ended.unwrap_or_else(|panic| Err(Error::of_panic(&*panic).into())) else {
         return 0;
     };
     let status = failure.error.code().number();
@@ -110,20 +109,13 @@ impl Packer {
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = text.unwrap_or("no message");
-    Error::new(ErrorCode::Internal, format!("a broken invariant ({text}); report it"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::release::fb_error_free;
 
     #[test]
-    fn a_panic_is_internal_and_its_details_are_freed_twice_without_harm() {
+    fn panic_is_internal_and_its_details_may_be_freed_twice() {
         let mut error = FbError::NONE;
         let status = ffi_call(&mut error, || panic!("on purpose"));
         assert_eq!(status, ErrorCode::Internal.number());
@@ -137,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_applies_is_told_and_a_null_error_is_not_written() {
+    fn error_flags_its_fields_and_a_null_error_is_not_written() {
         let limit = || Error::limit_exceeded("less", 3, 4).with_store("s");
         let mut error = FbError::NONE;
         assert_eq!(ffi_call(&mut error, || Err(limit().into())), ErrorCode::LimitExceeded.number());

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::field::FieldTable;
-use crate::input::ReadOptions;
+use crate::input::ReadArguments;
 use crate::process::{wait, wait_here};
 
 /// A client; after its close, its stores return `Closed` too.
@@ -135,7 +135,7 @@ impl OpenReader {
     pub(crate) fn memory(&self) -> Result<&InMemoryReader> {
         self.memory.as_ref().ok_or_else(|| {
             let message =
-                "only a reader in memory supports this call; open one with fb_memory_open";
+                "only a reader in memory supports this call; open one with fb_test_reader_open";
             Error::invalid_argument(message).with_store(self.reader.store())
         })
     }
@@ -151,16 +151,16 @@ impl OpenReader {
     /// even so.
     pub(crate) fn close(&self) -> Result<()> {
         if self.keeps_checkpoints {
-            return wait(self.reader.shut_down(CLOSE_WAIT))?;
+            return wait(self.reader.close(CLOSE_WAIT))?;
         }
-        self.reader.close();
+        self.reader.begin_close();
         Ok(())
     }
 
     /// Reads one document, after the wait of `options`.
     pub(crate) fn read<T>(
         &self,
-        options: &ReadOptions,
+        options: &ReadArguments,
         key: DocumentKey<'_>,
         with: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -174,7 +174,7 @@ impl OpenReader {
     /// Reads what is applied in this process, after the wait of `options`.
     pub(crate) fn read_here<T>(
         &self,
-        options: &ReadOptions,
+        options: &ReadArguments,
         with: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
         match options.in_memory {
@@ -219,8 +219,8 @@ pub(crate) struct OpenScan {
 pub(crate) struct OpenStream {
     pub(crate) stream: Mutex<WriteStream>,
     pub(crate) client_closed: Arc<AtomicBool>,
-    /// Permits of changes whose outcome the caller has not received yet, settled or not.
-    pub(crate) unheard: Arc<Semaphore>,
+    /// Permits of changes whose outcome the caller has not received yet, resolved or not.
+    pub(crate) undelivered: Arc<Semaphore>,
     pub(crate) deadline: Duration,
 }
 
@@ -233,7 +233,7 @@ impl OpenStream {
     }
 
     pub(crate) async fn room(&self) -> Result<OwnedSemaphorePermit> {
-        let room = Arc::clone(&self.unheard).acquire_owned();
+        let room = Arc::clone(&self.undelivered).acquire_owned();
         let room = tokio::time::timeout(self.deadline, room).await.map_err(|_| {
             Error::unavailable(
                 "the stream is full; let the callbacks return, or fetch from the inbox",
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_has_a_bound_of_changes_in_flight() {
+    fn client_bounds_its_changes_in_flight() {
         let flight = InFlightChanges::default();
         let held = flight.room(CLIENT_STREAM_CHANGES_MAX as u64).unwrap();
         let error = flight.room(2).unwrap_err();

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_in_their_order_and_no_more_than_asked_for() {
+    fn inbox_returns_events_in_order_up_to_the_requested_count() {
         let inbox = Arc::new(Inbox::default());
         for ticket in 1..=3 {
             Sink::Inbox(Arc::clone(&inbox), ticket).tell(vec![7], None);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_records_are_dropped_and_counted_and_events_are_not() {
+    fn full_inbox_drops_and_counts_records_but_no_events() {
         let inbox = Arc::new(Inbox::default());
         let sink = Sink::Inbox(Arc::clone(&inbox), 5);
         for _ in 0..RECORDS_MAX + 3 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_wakes_whoever_waits() {
+    fn close_wakes_inbox_waiters() {
         let inbox = Arc::new(Inbox::default());
         let waiter = std::thread::spawn({
             let inbox = Arc::clone(&inbox);

@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use forebay::reads::{DocumentKey, Read};
+use forebay::reads::{DocumentKey, ReadOptions};
 use forebay::schema::{ColumnIndex, FieldType, KeyType, KeyValue, ScalarType, Value, VectorType};
 use forebay::writes::Token;
 use forebay::{Error, Result};
 use forebay_core::row::decode_value;
 
-use crate::abi::{FbKey, FbRead, FbText, FbValue};
+use crate::abi::{FbKey, FbReadOptions, FbText, FbValue};
 
 /// Returns the slice of a pointer and a count.
 ///
@@ -233,9 +233,9 @@ impl FbKey {
     }
 }
 
-/// The wait of a read, and its staleness bound.
-pub(crate) struct ReadOptions {
-    pub(crate) read: Read,
+/// The arguments of a read: its wait, and its staleness bound.
+pub(crate) struct ReadArguments {
+    pub(crate) read: ReadOptions,
     pub(crate) waits: bool,
     pub(crate) max_staleness: Option<Duration>,
     /// Whether the read uses only memory.
@@ -253,10 +253,10 @@ const NO_DISK: u32 = 3;
 /// # Errors
 /// `InvalidArgument` for an unknown wait, for an invalid token, and for a staleness bound on a read
 /// that waits for nothing, not even for a disk.
-pub(crate) unsafe fn read_options(read: *const FbRead) -> Result<ReadOptions> {
+pub(crate) unsafe fn read_arguments(read: *const FbReadOptions) -> Result<ReadArguments> {
     if read.is_null() {
-        return Ok(ReadOptions {
-            read: Read::local(),
+        return Ok(ReadArguments {
+            read: ReadOptions::local(),
             waits: false,
             max_staleness: None,
             in_memory: false,
@@ -269,9 +269,9 @@ pub(crate) unsafe fn read_options(read: *const FbRead) -> Result<ReadOptions> {
     };
     let timeout = Duration::from_millis(given.timeout_ms);
     let read = match given.wait {
-        0 | NO_DISK => Read::local(),
-        1 => Read::after_token(Token::decode(token)?, timeout),
-        2 => Read::latest(timeout),
+        0 | NO_DISK => ReadOptions::local(),
+        1 => ReadOptions::after(Token::decode(token)?, timeout),
+        2 => ReadOptions::latest(timeout),
         _ => return Err(Error::invalid_argument("no such wait; see FB_WAIT in forebay.h")),
     };
     let max_staleness =
@@ -281,7 +281,7 @@ pub(crate) unsafe fn read_options(read: *const FbRead) -> Result<ReadOptions> {
         let message = "a read that waits for no disk has no bound of age; leave one of the two out";
         return Err(Error::invalid_argument(message));
     }
-    Ok(ReadOptions { read, waits: matches!(given.wait, 1 | 2), max_staleness, in_memory })
+    Ok(ReadArguments { read, waits: matches!(given.wait, 1 | 2), max_staleness, in_memory })
 }
 
 /// Returns milliseconds as the caller gives them; 0 is the default.
@@ -300,7 +300,7 @@ mod tests {
     use crate::output::type_code;
 
     #[test]
-    fn type_codes_go_both_ways_and_others_are_refused() {
+    fn type_codes_convert_both_ways_and_unknown_codes_are_refused() {
         for code in (1..=8).chain((1..=8).map(|code| 0x100 | code)) {
             assert_eq!(type_code(field_type_of(code).unwrap()), code);
         }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_that_cannot_be_are_refused() {
+    fn invalid_pointers_are_refused() {
         // SAFETY: none of these pointers is read.
         unsafe {
             assert!(slice::<u64>(std::ptr::null(), 1).is_err());
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_of_their_type_are_refused() {
+    fn bytes_that_do_not_encode_their_type_are_refused() {
         let bytes = [1u8, 2, 3];
         let data = FbText { data: bytes.as_ptr(), length: 3 };
         // SAFETY: `bytes` lives throughout.

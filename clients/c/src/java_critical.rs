@@ -125,9 +125,9 @@ impl Values<'_> {
         let mut packed = KEPT.try_with(Cell::take).unwrap_or_default();
         let capacity = self.bytes.len();
         // The copy stops at the capacity, because a garbage collection may be waiting.
-        let length = found.reader.read_in_memory(|view| {
-            view.multi_get_packed_within(keys, handle, capacity, &mut packed)
-        })?;
+        let length = found
+            .reader
+            .read_in_memory(|view| view.get_packed_within(keys, handle, capacity, &mut packed))?;
         if let Some(room) = self.bytes.get_mut(..length) {
             room.copy_from_slice(&packed.bytes);
             self.ends.copy_from_slice(&packed.ends);

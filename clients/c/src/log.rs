@@ -133,16 +133,16 @@ mod tests {
 
     static HEARD: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-    extern "C" fn hear(_: *mut c_void, event: FbText) {
+    extern "C" fn receive(_: *mut c_void, event: FbText) {
         // SAFETY: an event lives during the call.
         let bytes = unsafe { event.bytes() }.unwrap();
         HEARD.lock().push(bytes.to_vec());
     }
 
     #[test]
-    fn records_go_to_the_sink_from_the_level_up_and_end_with_level_0() {
+    fn sink_receives_records_from_its_level_up_and_none_at_level_0() {
         let sink =
-            FbSink { callback: Some(hear), context: std::ptr::null_mut(), inbox: 0, ticket: 0 };
+            FbSink { callback: Some(receive), context: std::ptr::null_mut(), inbox: 0, ticket: 0 };
         // SAFETY: the sink is a live struct, and the error null.
         let ask = |level| unsafe { fb_log_to(level, &sink, std::ptr::null_mut()) };
         let say = || {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use forebay::schema::Timestamp;
-use forebay::testing::Forced;
+use forebay::testing::SimulatedState;
 use forebay::{Error, Reader, Result};
 
 use crate::abi::{FbAlteration, FbBytes, FbChange, FbError, FbStoreSpec};
@@ -21,7 +21,7 @@ use crate::write::batch_of;
 /// # Safety
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_memory_open(
+pub unsafe extern "C" fn fb_test_reader_open(
     spec: *const FbStoreSpec,
     rows: *const FbChange,
     row_count: u64,
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn fb_memory_open(
         let memory = Reader::in_memory(&unsafe { one(spec)?.spec()? }, [])?;
         // SAFETY: as above.
         let rows = unsafe { batch_of(memory.as_store(), rows, row_count, 0)? };
-        wait_here(rows.send())??.into_complete()?;
+        wait_here(rows.send())??.require_complete()?;
         let written = OpenStore::in_memory(memory.as_store().clone());
         let store_id = registry::insert(Object::Store(written))?;
         let open = registry::insert(Object::Reader(OpenReader::in_memory(memory)));
@@ -56,14 +56,14 @@ pub unsafe extern "C" fn fb_memory_open(
 /// # Safety
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_memory_clock(
+pub unsafe extern "C" fn fb_test_reader_clock(
     reader: u64,
     now_us: *mut i64,
     error: *mut FbError,
 ) -> i32 {
     ffi_call(error, || {
         let open = registry::open(reader)?;
-        let now = open.reader()?.memory()?.now();
+        let now = open.reader()?.memory()?.clock();
         // SAFETY: the caller follows the header's rules.
         unsafe { put(now_us, now.as_micros()) };
         Ok(())
@@ -75,7 +75,11 @@ pub unsafe extern "C" fn fb_memory_clock(
 /// # Safety
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_memory_set_clock(reader: u64, now_us: i64, error: *mut FbError) -> i32 {
+pub unsafe extern "C" fn fb_test_reader_set_clock(
+    reader: u64,
+    now_us: i64,
+    error: *mut FbError,
+) -> i32 {
     ffi_call(error, || {
         let open = registry::open(reader)?;
         Ok(open.reader()?.memory()?.set_clock(Timestamp::from_micros(now_us))?)
@@ -87,7 +91,7 @@ pub unsafe extern "C" fn fb_memory_set_clock(reader: u64, now_us: i64, error: *m
 /// # Safety
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_memory_force(
+pub unsafe extern "C" fn fb_test_reader_simulate(
     reader: u64,
     state: u32,
     age_ms: u64,
@@ -95,18 +99,18 @@ pub unsafe extern "C" fn fb_memory_force(
 ) -> i32 {
     ffi_call(error, || {
         let open = registry::open(reader)?;
-        Ok(open.reader()?.memory()?.force(forced(state, age_ms)?)?)
+        Ok(open.reader()?.memory()?.simulate(simulated_state(state, age_ms)?)?)
     })
 }
 
-fn forced(state: u32, age_ms: u64) -> Result<Forced> {
+fn simulated_state(state: u32, age_ms: u64) -> Result<SimulatedState> {
     Ok(match state {
-        0 => Forced::Nothing,
-        1 => Forced::NotReady,
-        2 => Forced::Stale(Duration::from_millis(age_ms)),
-        3 => Forced::Closed,
+        0 => SimulatedState::None,
+        1 => SimulatedState::NotReady,
+        2 => SimulatedState::Stale(Duration::from_millis(age_ms)),
+        3 => SimulatedState::Closed,
         _ => {
-            let message = "no such state exists; see FB_FORCE in forebay.h";
+            let message = "no such state exists; see FB_SIMULATE in forebay.h";
             return Err(Error::invalid_argument(message));
         }
     })
@@ -117,7 +121,7 @@ fn forced(state: u32, age_ms: u64) -> Result<Forced> {
 /// # Safety
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_memory_alter(
+pub unsafe extern "C" fn fb_test_reader_alter(
     reader: u64,
     alterations: *const FbAlteration,
     alteration_count: u64,
@@ -160,8 +164,8 @@ mod tests {
                 ttl_us: -1,
                 heartbeat_ms: 0,
                 versioned: 0,
-                log_window_us: -1,
-                log_bytes: 0,
+                log_retention_us: -1,
+                log_retention_bytes: 0,
             },
             key_value: 1,
             stream: 0,
@@ -170,29 +174,29 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_in_memory_is_opened_moved_forced_and_closed() {
+    fn reader_in_memory_opens_moves_its_clock_simulates_states_and_closes() {
         let (mut reader, mut store, mut now) = (0, 0, 0);
         let none = std::ptr::null_mut();
         let spec = spec("memory");
         // SAFETY: all pointers are to values that live throughout.
         unsafe {
             let rows = std::ptr::null();
-            assert_eq!(fb_memory_open(&spec, rows, 0, &mut reader, &mut store, none), 0);
-            assert_eq!(fb_memory_clock(reader, &mut now, none), 0);
-            assert_eq!(fb_memory_set_clock(reader, now + 1, none), 0);
+            assert_eq!(fb_test_reader_open(&spec, rows, 0, &mut reader, &mut store, none), 0);
+            assert_eq!(fb_test_reader_clock(reader, &mut now, none), 0);
+            assert_eq!(fb_test_reader_set_clock(reader, now + 1, none), 0);
             let refused = ErrorCode::InvalidArgument.number();
-            assert_eq!(fb_memory_set_clock(reader, now, none), refused);
-            assert_eq!(fb_memory_force(reader, 4, 0, none), refused);
-            assert_eq!(fb_memory_clock(store, &mut now, none), refused);
+            assert_eq!(fb_test_reader_set_clock(reader, now, none), refused);
+            assert_eq!(fb_test_reader_simulate(reader, 4, 0, none), refused);
+            assert_eq!(fb_test_reader_clock(store, &mut now, none), refused);
             assert_eq!(crate::reader::fb_reader_await_ready(reader, 0, none), 0);
-            assert_eq!(fb_memory_force(reader, 1, 0, none), 0);
+            assert_eq!(fb_test_reader_simulate(reader, 1, 0, none), 0);
             let unavailable = ErrorCode::Unavailable.number();
             assert_eq!(crate::reader::fb_reader_await_ready(reader, 1, none), unavailable);
-            assert_eq!(fb_memory_force(reader, 3, 0, none), 0);
+            assert_eq!(fb_test_reader_simulate(reader, 3, 0, none), 0);
             let closed = ErrorCode::Closed.number();
-            assert_eq!(fb_memory_force(reader, 0, 0, none), closed);
+            assert_eq!(fb_test_reader_simulate(reader, 0, 0, none), closed);
             assert_eq!(release::fb_close(reader, none), 0);
-            assert_eq!(fb_memory_clock(reader, &mut now, none), closed);
+            assert_eq!(fb_test_reader_clock(reader, &mut now, none), closed);
             assert_eq!(release::fb_close(store, none), 0);
         }
     }

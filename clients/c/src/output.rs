@@ -176,12 +176,12 @@ impl Packer {
         self.u32(key_type_code(definition.key_type));
         let partition_key = definition.partition_key.and_then(|id| definition.field_by_id(id));
         self.text(partition_key.map_or("", |field| &field.name).as_bytes());
-        self.u32(definition.written().partitions.0);
+        self.u32(definition.write_logs().partitions.0);
         self.i64(definition.options.ttl_us.unwrap_or(NONE));
         self.u32(definition.options.heartbeat_ms);
         self.u8(definition.options.versioned.into());
-        self.i64(definition.options.log_window_us.unwrap_or(NONE));
-        self.u64(definition.options.log_bytes.unwrap_or(0));
+        self.i64(definition.options.log_retention_us.unwrap_or(NONE));
+        self.u64(definition.options.log_retention_bytes.unwrap_or(0));
         self.u8(definition.key_value.into());
         self.u8(definition.stream.is_some().into());
         let event_time = definition.event_time().map_or("", |column| &column.name);

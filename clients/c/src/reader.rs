@@ -13,11 +13,13 @@ use forebay::writes::Token;
 use forebay::{Error, ReaderOptions, Result};
 use forebay_core::row::encode_value;
 
-use crate::abi::{FbBytes, FbError, FbKey, FbRead, FbReaderOptions, FbScalar, FbSink, FbText};
+use crate::abi::{
+    FbBytes, FbError, FbKey, FbReadOptions, FbReaderOptions, FbScalar, FbSink, FbText,
+};
 use crate::error::ffi_call;
 use crate::event::Sink;
 use crate::handles::OpenReader;
-use crate::input::{field_type_of, millis_or, one, put, read_options, slice, slice_mut};
+use crate::input::{field_type_of, millis_or, one, put, read_arguments, slice, slice_mut};
 use crate::output::{Packer, owned, presence_code, presence_of, type_code};
 use crate::process::wait;
 use crate::registry::{self, Object};
@@ -30,14 +32,14 @@ unsafe fn read_field<T>(
     reader: u64,
     field: u64,
     key: *const FbKey,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     with: impl FnOnce(&View<'_>, &FieldHandle, DocumentKey<'_>) -> Result<T>,
 ) -> Result<T> {
     let open = registry::open(reader)?;
     let found = open.reader()?;
     let handle = found.fields.get(reader, field)?;
     // SAFETY: the caller follows the header's rules.
-    let (key, options) = unsafe { (one(key)?.key()?, read_options(read)?) };
+    let (key, options) = unsafe { (one(key)?.key()?, read_arguments(read)?) };
     found.read(&options, key, |view| with(view, handle, key))
 }
 
@@ -87,7 +89,7 @@ impl FbReaderOptions {
         options.open_timeout = millis_or(self.open_timeout_ms, options.open_timeout);
         if !dir.is_empty() {
             let mut checkpoint = CheckpointOptions::new(dir);
-            checkpoint.every = millis_or(self.checkpoint_every_ms, checkpoint.every);
+            checkpoint.interval = millis_or(self.checkpoint_interval_ms, checkpoint.interval);
             if self.checkpoint_bytes_max > 0 {
                 checkpoint.bytes_max = self.checkpoint_bytes_max;
             }
@@ -158,8 +160,8 @@ pub unsafe extern "C" fn fb_reader_field(
         // SAFETY: the caller follows the header's rules.
         let name = unsafe { name.text()? };
         let handle = match asked {
-            0 => found.reader.handle_of_own_type(name)?,
-            asked => found.reader.handle(name, field_type_of(asked)?)?,
+            0 => found.reader.field(name)?,
+            asked => found.reader.field_as(name, field_type_of(asked)?)?,
         };
         let code = type_code(handle.asked());
         let number = found.fields.keep(reader, handle)?;
@@ -177,7 +179,7 @@ pub unsafe extern "C" fn fb_reader_field(
 /// # Safety
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_reader_partition(
+pub unsafe extern "C" fn fb_reader_partition_of(
     reader: u64,
     key: *const FbKey,
     partition: *mut u32,
@@ -204,7 +206,7 @@ pub unsafe extern "C" fn fb_reader_get_scalar(
     field: u64,
     wanted: u32,
     key: *const FbKey,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     scalar: *mut FbScalar,
     error: *mut FbError,
 ) -> i32 {
@@ -270,7 +272,7 @@ pub unsafe extern "C" fn fb_reader_get_bytes(
     reader: u64,
     field: u64,
     key: *const FbKey,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     buffer: *mut u8,
     capacity: u64,
     length: *mut u64,
@@ -309,7 +311,7 @@ pub unsafe extern "C" fn fb_reader_get_value(
     reader: u64,
     field: u64,
     key: *const FbKey,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     value: *mut FbBytes,
     presence: *mut u32,
     error: *mut FbError,
@@ -339,7 +341,7 @@ pub unsafe extern "C" fn fb_reader_presence(
     reader: u64,
     field: u64,
     key: *const FbKey,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     presence: *mut u32,
     error: *mut FbError,
 ) -> i32 {
@@ -362,14 +364,14 @@ pub unsafe extern "C" fn fb_reader_presence(
 pub unsafe extern "C" fn fb_reader_get_document(
     reader: u64,
     key: *const FbKey,
-    read: *const FbRead,
+    read: *const FbReadOptions,
     document: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
     ffi_call(error, || {
         let open = registry::open(reader)?;
         // SAFETY: the caller follows the header's rules.
-        let (key, options) = unsafe { (one(key)?.key()?, read_options(read)?) };
+        let (key, options) = unsafe { (one(key)?.key()?, read_arguments(read)?) };
         let packed = open.reader()?.read(&options, key, |view| {
             let Some(row) = view.get(key)? else { return Ok(FbBytes::EMPTY) };
             let mut packer = Packer::default();

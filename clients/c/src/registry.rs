@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_id_never_finds_what_took_its_slot() {
+    fn closed_id_never_finds_a_later_handle_of_its_slot() {
         let first = insert(nothing()).unwrap();
         assert!(open(first).is_ok());
         close(first).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_outlives_its_close() {
+    fn open_handle_outlives_its_close() {
         let id = insert(nothing()).unwrap();
         let held = open(id).unwrap();
         close(id).unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_is_an_id_that_is_not_open() {
+    fn unknown_number_is_a_closed_id() {
         for id in [0, 1, 7 << SLOT_BITS, u64::MAX, u64::from(u32::MAX)] {
             assert_eq!(open(id).err().unwrap().code(), ErrorCode::Closed);
             assert_eq!(close(id).unwrap_err().code(), ErrorCode::Closed);

@@ -3,13 +3,13 @@
 
 use std::ops::Bound;
 
-use forebay::reads::{Select, Selected, SelectedEvent};
+use forebay::reads::{Event, EventQuery, EventQueryResult};
 use forebay::schema::Timestamp;
 use forebay::{Error, Result};
 
-use crate::abi::{FbBytes, FbError, FbRead, FbSelect};
+use crate::abi::{FbBytes, FbError, FbEventQuery, FbReadOptions};
 use crate::error::ffi_call;
-use crate::input::{one, put, read_options, slice};
+use crate::input::{one, put, read_arguments, slice};
 use crate::output::{Packer, type_code};
 use crate::process::{wait, wait_here};
 use crate::registry;
@@ -18,11 +18,11 @@ use crate::registry;
 const KEY: u32 = 1;
 const EQUAL: u32 = 2;
 const BETWEEN: u32 = 4;
-const FROM: u32 = 8;
-const TO: u32 = 16;
+const START: u32 = 8;
+const END: u32 = 16;
 const ORDER_BY: u32 = 32;
 const DESCENDING: u32 = 64;
-const ALL: u32 = KEY | EQUAL | BETWEEN | FROM | TO | ORDER_BY | DESCENDING;
+const ALL: u32 = KEY | EQUAL | BETWEEN | START | END | ORDER_BY | DESCENDING;
 
 /// Selects events of a stream and waits for the result.
 ///
@@ -31,22 +31,22 @@ const ALL: u32 = KEY | EQUAL | BETWEEN | FROM | TO | ORDER_BY | DESCENDING;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_select(
     store: u64,
-    select: *const FbSelect,
-    read: *const FbRead,
-    selected: *mut FbBytes,
+    query: *const FbEventQuery,
+    read: *const FbReadOptions,
+    result: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
     ffi_call(error, || {
         let open = registry::open(store)?;
         let store = open.store()?.store()?;
         // SAFETY: the caller follows the header's rules.
-        let asked = unsafe { reading(narrowed(store.select(), select)?, read)? };
+        let asked = unsafe { reading(narrowed(store.select(), query)?, read)? };
         let found =
             if store.is_in_memory() { wait_here(asked.send())? } else { wait(asked.send())? };
         let mut packer = Packer::default();
         packer.selected(&found?)?;
         // SAFETY: as above.
-        unsafe { put(selected, packer.finish()) };
+        unsafe { put(result, packer.finish()) };
         Ok(())
     })
 }
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn fb_store_select(
 ///
 /// # Safety
 /// The rules of [`one`] apply to every pointer inside; `given` may be null.
-unsafe fn narrowed(select: Select, given: *const FbSelect) -> Result<Select> {
+unsafe fn narrowed(select: EventQuery, given: *const FbEventQuery) -> Result<EventQuery> {
     if given.is_null() {
         return Ok(select);
     }
@@ -66,13 +66,13 @@ unsafe fn narrowed(select: Select, given: *const FbSelect) -> Result<Select> {
 /// Returns the select, with its wait.
 ///
 /// # Safety
-/// The rules of [`read_options`] apply.
+/// The rules of [`read_arguments`] apply.
 ///
 /// # Errors
-/// Errors of [`read_options`]; `InvalidArgument` for a read that waits for no disk.
-unsafe fn reading(select: Select, read: *const FbRead) -> Result<Select> {
+/// Errors of [`read_arguments`]; `InvalidArgument` for a read that waits for no disk.
+unsafe fn reading(select: EventQuery, read: *const FbReadOptions) -> Result<EventQuery> {
     // SAFETY: the caller vouches for it.
-    let options = unsafe { read_options(read)? };
+    let options = unsafe { read_arguments(read)? };
     if options.in_memory {
         let message = "a node answers selects from its disk, so a select cannot avoid the wait; \
             ask for another wait";
@@ -84,14 +84,14 @@ unsafe fn reading(select: Select, read: *const FbRead) -> Result<Select> {
     }))
 }
 
-impl FbSelect {
+impl FbEventQuery {
     /// # Safety
     /// The rules of [`slice`] apply to every pointer inside.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown option, and for invalid keys, values and texts.
-    unsafe fn narrow(&self, mut select: Select) -> Result<Select> {
-        if self.asks & !ALL != 0 {
+    unsafe fn narrow(&self, mut select: EventQuery) -> Result<EventQuery> {
+        if self.flags & !ALL != 0 {
             let message = "the flags are unknown to a select; see FB_SELECT in forebay.h";
             return Err(Error::invalid_argument(message));
         }
@@ -101,11 +101,11 @@ impl FbSelect {
         }
         // SAFETY: as above.
         select = unsafe { self.find(select)? };
-        if self.has(FROM) {
-            select = select.from(Timestamp::from_micros(self.from_us));
+        if self.has(START) {
+            select = select.start(Timestamp::from_micros(self.start_us));
         }
-        if self.has(TO) {
-            select = select.to(Timestamp::from_micros(self.to_us));
+        if self.has(END) {
+            select = select.end(Timestamp::from_micros(self.end_us));
         }
         if self.has(ORDER_BY) {
             // SAFETY: as above.
@@ -126,34 +126,34 @@ impl FbSelect {
     ///
     /// # Safety
     /// The rules of [`slice`] apply to every pointer inside.
-    unsafe fn find(&self, mut select: Select) -> Result<Select> {
+    unsafe fn find(&self, mut select: EventQuery) -> Result<EventQuery> {
         if !self.has(EQUAL) && !self.has(BETWEEN) {
             return Ok(select);
         }
         // SAFETY: the caller vouches for it.
-        let (column, from, to) =
-            unsafe { (self.column.text()?, self.from.value(), self.to.value()) };
+        let (column, start, end) =
+            unsafe { (self.column.text()?, self.start.value(), self.end.value()) };
         let at_column = |error: Error| error.with_field(column);
-        let from = from.map_err(at_column)?;
+        let start = start.map_err(at_column)?;
         if self.has(BETWEEN) {
-            let to = to.map_err(at_column)?.map_or(Bound::Unbounded, Bound::Excluded);
-            let from = from.clone().map_or(Bound::Unbounded, Bound::Included);
-            select = select.between(column, (from, to));
+            let end = end.map_err(at_column)?.map_or(Bound::Unbounded, Bound::Excluded);
+            let start = start.clone().map_or(Bound::Unbounded, Bound::Included);
+            select = select.between(column, (start, end));
         }
         if self.has(EQUAL) {
             let none = || at_column(Error::invalid_argument("the select names no value; name one"));
-            select = select.equal(column, from.ok_or_else(none)?);
+            select = select.equal(column, start.ok_or_else(none)?);
         }
         Ok(select)
     }
 
     fn has(&self, part: u32) -> bool {
-        self.asks & part != 0
+        self.flags & part != 0
     }
 }
 
 impl Packer {
-    fn selected(&mut self, selected: &Selected) -> Result<()> {
+    fn selected(&mut self, selected: &EventQueryResult) -> Result<()> {
         self.text(&selected.token.encode());
         self.u32(selected.columns.len() as u32);
         for column in selected.columns.iter() {
@@ -165,7 +165,7 @@ impl Packer {
         selected.events.iter().try_for_each(|event| self.event(event))
     }
 
-    fn event(&mut self, event: &SelectedEvent) -> Result<()> {
+    fn event(&mut self, event: &Event) -> Result<()> {
         self.key(event.key()?);
         // A stream is partitioned by its key.
         self.u32(0);
@@ -194,18 +194,18 @@ mod tests {
     const NO_TEXT: FbText = FbText { data: std::ptr::null(), length: 0 };
     const NO_VALUE: FbValue = FbValue { value_type: 0, reserved: 0, data: NO_TEXT };
 
-    fn given(asks: u32) -> FbSelect {
+    fn given(flags: u32) -> FbEventQuery {
         let key =
             FbKey { key_type: 0, partition_key_type: 0, key: NO_TEXT, partition_key: NO_TEXT };
-        FbSelect {
-            asks,
+        FbEventQuery {
+            flags,
             limit: 0,
             key,
             column: FbText { data: b"city".as_ptr(), length: 4 },
-            from: NO_VALUE,
-            to: NO_VALUE,
-            from_us: 0,
-            to_us: 0,
+            start: NO_VALUE,
+            end: NO_VALUE,
+            start_us: 0,
+            end_us: 0,
             columns: std::ptr::null(),
             column_count: 0,
             order_by: NO_TEXT,
@@ -213,16 +213,16 @@ mod tests {
     }
 
     /// Creates a select that is not sent: its store is in memory.
-    fn select() -> Select {
+    fn select() -> EventQuery {
         let spec = StoreSpec::documents("users", KeyType::String, 1);
         Reader::in_memory(&spec, []).unwrap().as_store().select()
     }
 
     #[test]
-    fn what_no_select_asks_for_is_refused() {
-        let refused = |asks| {
+    fn unknown_select_flags_and_null_operands_are_refused() {
+        let refused = |flags| {
             // SAFETY: the pointers are to static data.
-            let error = unsafe { given(asks).narrow(select()) }.err().unwrap();
+            let error = unsafe { given(flags).narrow(select()) }.err().unwrap();
             assert_eq!(error.code(), ErrorCode::InvalidArgument);
             error.context().field.clone()
         };
@@ -232,15 +232,20 @@ mod tests {
         // SAFETY: as above.
         unsafe {
             assert!(given(0).narrow(select()).is_ok());
-            assert!(given(BETWEEN | FROM | TO | DESCENDING).narrow(select()).is_ok());
+            assert!(given(BETWEEN | START | END | DESCENDING).narrow(select()).is_ok());
             assert!(narrowed(select(), std::ptr::null()).is_ok());
         }
     }
 
     #[test]
-    fn a_select_waits_as_a_read_does_but_for_a_disk() {
-        let read =
-            |wait| FbRead { wait, reserved: 0, timeout_ms: 1, max_staleness_ms: 0, token: NO_TEXT };
+    fn select_accepts_the_waits_of_a_read_except_for_disk() {
+        let read = |wait| FbReadOptions {
+            wait,
+            reserved: 0,
+            timeout_ms: 1,
+            max_staleness_ms: 0,
+            token: NO_TEXT,
+        };
         // SAFETY: the referents live throughout.
         unsafe {
             assert!(reading(select(), &read(2)).is_ok());

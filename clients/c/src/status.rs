@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use forebay::Error;
-use forebay::status::{Fetching, Phase, ReaderMetrics, ReaderStatus};
+use forebay::status::{Phase, ReaderMetrics, ReaderStatus, SnapshotDownload};
 
 use crate::output::{NONE, Packer};
 
 impl Packer {
     pub(crate) fn metrics(&mut self, metrics: &ReaderMetrics) {
-        let records = &metrics.records;
+        let counts = &metrics.counts;
         for count in [
             metrics.reads.hits,
             metrics.reads.misses,
@@ -18,21 +18,21 @@ impl Packer {
             metrics.memory.limit.unwrap_or(u64::MAX),
             metrics.memory.spilled,
             metrics.memory.spill_limit,
-            records.applied,
-            records.read_bytes,
-            records.skipped,
-            records.repeats,
-            records.too_large,
-            records.log_errors,
-            records.rebuilds,
-            records.bootstraps,
-            records.bootstraps_failed,
-            records.checkpoints.written,
-            records.checkpoints.failed,
-            records.checkpoints.restored,
-            records.checkpoints.damaged,
-            records.checkpoints.ignored,
-            records.checkpoints.blocks_mended,
+            counts.records_applied,
+            counts.log_bytes_read,
+            counts.records_skipped,
+            counts.duplicates_skipped,
+            counts.oversized_skipped,
+            counts.log_errors,
+            counts.rebuilds,
+            counts.bootstraps,
+            counts.bootstraps_failed,
+            counts.checkpoints.written,
+            counts.checkpoints.failed,
+            counts.checkpoints.restored,
+            counts.checkpoints.damaged,
+            counts.checkpoints.ignored,
+            counts.checkpoints.blocks_repaired,
         ] {
             self.u64(count);
         }
@@ -43,8 +43,8 @@ impl Packer {
         self.text(status.store.as_bytes());
         self.u8(status.is_ready.into());
         self.u8(phase_code(status.phase));
-        self.u8(status.percent);
-        self.duration(status.remaining);
+        self.u8(status.bootstrap_percent);
+        self.duration(status.bootstrap_remaining);
         self.duration(status.age);
         self.u32(status.schema_version.0);
         self.u32(status.partitions.len() as u32);
@@ -53,22 +53,22 @@ impl Packer {
             self.u8(phase_code(partition.phase));
             self.u32(partition.generation);
             self.u64(partition.offset_applied.0);
-            self.u64(partition.end.0);
+            self.u64(partition.end_offset.0);
             self.u64(partition.lag_records);
             self.duration(partition.age);
             self.u32(partition.schema_version.0);
             self.u64(partition.documents);
-            self.u64(partition.bytes);
-            self.fetching(partition.fetching);
-            let why = partition.halted.as_ref().or(partition.trouble.as_ref());
+            self.u64(partition.document_bytes);
+            self.snapshot_download(partition.snapshot_download);
+            let why = partition.fatal_error.as_ref().or(partition.last_error.as_ref());
             self.text(why.map(Error::to_string).unwrap_or_default().as_bytes());
         }
     }
 
     /// Appends the progress of a download; two zeros mean none, as an image has at least its
     /// header.
-    fn fetching(&mut self, fetching: Option<Fetching>) {
-        let parts = fetching.map(|fetching| (fetching.bytes, fetching.bytes_in_all));
+    fn snapshot_download(&mut self, download: Option<SnapshotDownload>) {
+        let parts = download.map(|download| (download.bytes, download.bytes_in_all));
         let (bytes, bytes_in_all) = parts.unwrap_or_default();
         self.u64(bytes);
         self.u64(bytes_in_all);
@@ -93,13 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_fetched_comes_before_all_of_it() {
-        let packed = |fetching| {
+    fn fetched_bytes_precede_total_bytes() {
+        let packed = |download| {
             let mut packer = Packer::default();
-            packer.fetching(fetching);
+            packer.snapshot_download(download);
             packer.into_bytes()
         };
-        let bytes = packed(Some(Fetching { bytes: 5, bytes_in_all: 9 }));
+        let bytes = packed(Some(SnapshotDownload { bytes: 5, bytes_in_all: 9 }));
         assert_eq!(bytes, [5_u64.to_le_bytes(), 9_u64.to_le_bytes()].concat());
         assert_eq!(packed(None), [0; 16]);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay::Result;
 use forebay::reads::DocumentKey;
 use forebay::schema::{Definition, PartitionId};
-use forebay::status::{Difference, Verified};
+use forebay::status::{Difference, Verification};
 
 use crate::abi::{FbBytes, FbError};
 use crate::error::ffi_call;
@@ -15,7 +15,7 @@ use crate::output::Packer;
 use crate::registry;
 
 impl Packer {
-    fn verified(&mut self, verified: &Verified, definition: &Definition) -> Result<()> {
+    fn verified(&mut self, verified: &Verification, definition: &Definition) -> Result<()> {
         let (here, there) = verified.documents;
         for count in [here, there, verified.more, verified.ranges_left as u64] {
             self.u64(count);
@@ -76,7 +76,7 @@ mod tests {
         let spec = StoreSpec::key_value("a", KeyType::String, 1);
         let definition = spec.define(StoreId(1)).unwrap();
         let key = |text: &str| Key::plain(text.as_bytes()).unwrap();
-        let verified = Verified {
+        let verified = Verification {
             at: PartitionRef { store: StoreId(1), partition: PartitionId(0) },
             position: Position::default(),
             documents: (7, 8),

@@ -32,10 +32,10 @@ pub unsafe extern "C" fn fb_store_write(
         let store = open.store()?.store()?;
         // SAFETY: the caller follows the header's rules.
         let batch = unsafe { batch_of(store, changes, change_count, deadline_ms)? };
-        let settled =
+        let outcome =
             if store.is_in_memory() { wait_here(batch.send())? } else { wait(batch.send())? };
         // SAFETY: as above.
-        unsafe { tell(settled?, change_count, outcomes, token)? };
+        unsafe { tell(outcome?, change_count, outcomes, token)? };
         Ok(())
     })
 }
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn fb_pending_retry(
         let mut write = taken.ok_or_else(again)?;
         registry::close(pending)?;
         if deadline_ms > 0 {
-            write = write.with_deadline(Duration::from_millis(deadline_ms));
+            write = write.deadline(Duration::from_millis(deadline_ms));
         }
         // SAFETY: the caller follows the header's rules.
         unsafe { tell(wait(write.retry())??, outcome_count, outcomes, token)? };
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn fb_pending_retry(
 /// # Safety
 /// `outcomes` is null, or has space for `count`; `token` is null or may be written.
 unsafe fn tell(
-    settled: BatchOutcome,
+    sent: BatchOutcome,
     count: u64,
     outcomes: *mut FbOutcome,
     token: *mut FbBytes,
@@ -103,11 +103,11 @@ unsafe fn tell(
     unsafe {
         if !outcomes.is_null() {
             let places = slice_mut(outcomes.cast::<std::mem::MaybeUninit<FbOutcome>>(), count)?;
-            for (place, result) in places.iter_mut().zip(&settled.results) {
+            for (place, result) in places.iter_mut().zip(&sent.results) {
                 place.write(outcome(result));
             }
         }
-        put(token, owned(settled.token.encode().to_vec().into()));
+        put(token, owned(sent.token.encode().to_vec().into()));
     }
     Ok(())
 }

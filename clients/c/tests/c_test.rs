@@ -91,7 +91,7 @@ impl Drop for Copies<'_> {
 }
 
 #[test]
-fn a_c_program_writes_reads_gathers_and_closes() {
+fn c_program_writes_reads_gathers_and_closes() {
     let folder = tempfile::tempdir().unwrap();
     let _copies = Copies(folder.path());
     let program = compile(folder.path());
@@ -105,7 +105,7 @@ fn a_c_program_writes_reads_gathers_and_closes() {
 }
 
 #[test]
-fn the_header_and_the_library_agree_on_every_layout() {
+fn header_and_library_agree_on_every_layout() {
     let folder = tempfile::tempdir().unwrap();
     let output = smoke(compile(folder.path())).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -116,7 +116,7 @@ fn the_header_and_the_library_agree_on_every_layout() {
         ("fb_value", size_of::<FbValue>()),
         ("fb_key", size_of::<FbKey>()),
         ("fb_keys", size_of::<FbKeys>()),
-        ("fb_read", size_of::<FbRead>()),
+        ("fb_read_options", size_of::<FbReadOptions>()),
         ("fb_field_spec", size_of::<FbFieldSpec>()),
         ("fb_store_options", size_of::<FbStoreOptions>()),
         ("fb_store_spec", size_of::<FbStoreSpec>()),
@@ -131,11 +131,11 @@ fn the_header_and_the_library_agree_on_every_layout() {
         ("fb_sink", size_of::<FbSink>()),
         ("fb_stream_options", size_of::<FbStreamOptions>()),
         ("fb_stream_summary", size_of::<FbStreamSummary>()),
-        ("fb_select", size_of::<FbSelect>()),
+        ("fb_event_query", size_of::<FbEventQuery>()),
         ("fb_error.pending", offset_of!(FbError, pending)),
         ("fb_error.field", offset_of!(FbError, field)),
         ("fb_keys.partition_ends", offset_of!(FbKeys, partition_ends)),
-        ("fb_read.token", offset_of!(FbRead, token)),
+        ("fb_read_options.token", offset_of!(FbReadOptions, token)),
         ("fb_field_spec.fallback", offset_of!(FbFieldSpec, fallback)),
         ("fb_field_spec.index", offset_of!(FbFieldSpec, index)),
         ("fb_store_spec.options", offset_of!(FbStoreSpec, options)),
@@ -147,19 +147,19 @@ fn the_header_and_the_library_agree_on_every_layout() {
             "fb_reader_options.allow_incomplete_reads",
             offset_of!(FbReaderOptions, allow_incomplete_reads),
         ),
-        ("fb_reader_options.checkpoint_every_ms", {
-            offset_of!(FbReaderOptions, checkpoint_every_ms)
+        ("fb_reader_options.checkpoint_interval_ms", {
+            offset_of!(FbReaderOptions, checkpoint_interval_ms)
         }),
         ("fb_reader_options.memory_limit", { offset_of!(FbReaderOptions, memory_limit) }),
         ("fb_reader_options.spill_limit", offset_of!(FbReaderOptions, spill_limit)),
         ("fb_reader_options.snapshots", offset_of!(FbReaderOptions, snapshots)),
-        ("fb_store_options.log_window_us", offset_of!(FbStoreOptions, log_window_us)),
-        ("fb_store_options.log_bytes", offset_of!(FbStoreOptions, log_bytes)),
+        ("fb_store_options.log_retention_us", offset_of!(FbStoreOptions, log_retention_us)),
+        ("fb_store_options.log_retention_bytes", offset_of!(FbStoreOptions, log_retention_bytes)),
         ("fb_sink.ticket", offset_of!(FbSink, ticket)),
         ("fb_stream_summary.token", offset_of!(FbStreamSummary, token)),
-        ("fb_select.column", offset_of!(FbSelect, column)),
-        ("fb_select.from_us", offset_of!(FbSelect, from_us)),
-        ("fb_select.order_by", offset_of!(FbSelect, order_by)),
+        ("fb_event_query.column", offset_of!(FbEventQuery, column)),
+        ("fb_event_query.start_us", offset_of!(FbEventQuery, start_us)),
+        ("fb_event_query.order_by", offset_of!(FbEventQuery, order_by)),
         ("fb_scalar.real", offset_of!(FbScalar, real)),
     ];
     let expected: Vec<_> = sizes.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
@@ -168,7 +168,7 @@ fn the_header_and_the_library_agree_on_every_layout() {
 
 /// Proves that the library exports every function of the header, and no others.
 #[test]
-fn the_header_declares_exactly_what_the_library_exports() {
+fn header_declares_exactly_the_exported_functions() {
     let header = include_str!("../include/forebay.h");
     let mut exported = Vec::new();
     for source in fs::read_dir(tree::find("clients/c/src").unwrap()).unwrap() {

@@ -81,7 +81,7 @@ static void read_one(uint64_t reader, fb_bytes token)
 {
     uint64_t age = 0, length = 0;
     uint32_t type = 0, presence = 0;
-    fb_read mine = {FB_WAIT_TOKEN, 0, WAIT_MS, 0, {token.data, token.length}};
+    fb_read_options mine = {FB_WAIT_TOKEN, 0, WAIT_MS, 0, {token.data, token.length}};
     fb_key u1 = key("u1"), u2 = key("u2");
     fb_scalar scalar;
     uint8_t buffer[16];
@@ -113,7 +113,7 @@ static void gather(uint64_t reader)
     double values[3];
     uint8_t statuses[3], cells[3];
 
-    check(fb_plan_open(reader, &field, 1, FB_CELL_F64, 1, &plan, &width, &failure), "plan");
+    check(fb_gather_plan_open(reader, &field, 1, FB_CELL_F64, 1, &plan, &width, &failure), "plan");
     expect(width == 1, "one column");
     check(fb_reader_gather_f64(reader, plan, &keys, NULL, values, 3, statuses, cells, &failure),
           "gather");
@@ -172,7 +172,7 @@ static fb_bytes stream(uint64_t store)
     for (sent = 0; sent < 100; sent++)
         check(fb_stream_send(open, store, &change, &sink, &failure), "send into the stream");
     check(fb_stream_flush(open, &summary, &failure), "flush");
-    expect(summary.settled == 100 && summary.failed == 0, "all are settled");
+    expect(summary.resolved == 100 && summary.failed == 0, "all are resolved");
     check(fb_close(open, &failure), "close the stream");
 
     expect(fb_store_send(store, &change, 1, 0, &apart, NULL) == FB_INVALID_ARGUMENT,
@@ -197,7 +197,7 @@ static fb_bytes stream(uint64_t store)
 static void spill(uint64_t client, fb_text name, fb_text last, const char *folder)
 {
     fb_reader_options options;
-    fb_read no_disk = {FB_WAIT_NO_DISK, 0, 0, 0, {NULL, 0}}, bounded = no_disk;
+    fb_read_options no_disk = {FB_WAIT_NO_DISK, 0, 0, 0, {NULL, 0}}, bounded = no_disk;
     fb_bytes metrics;
     uint64_t reader = 0, raw = 0, length = 0, used, spilled, most;
     uint32_t presence = 0;
@@ -311,8 +311,8 @@ static fb_store_options options_of(fb_bytes definition)
     memcpy(&options.ttl_us, at, 8);
     memcpy(&options.heartbeat_ms, at + 8, 4);
     options.versioned = at[12];
-    memcpy(&options.log_window_us, at + 13, 8);
-    memcpy(&options.log_bytes, at + 21, 8);
+    memcpy(&options.log_retention_us, at + 13, 8);
+    memcpy(&options.log_retention_bytes, at + 21, 8);
     return options;
 }
 
@@ -339,11 +339,11 @@ static void set_options(uint64_t client)
     found = options_of(definition);
     fb_bytes_free(&definition);
     expect(memcmp(&found, &given, sizeof given) == 0, "the others stay");
-    alteration.options.log_window_us = -1;
+    alteration.options.log_retention_us = -1;
     check(fb_store_alter(client, spec.name, 2, &alteration, 1, &definition, &failure), "unset");
     found = options_of(definition);
     fb_bytes_free(&definition);
-    expect(found.log_window_us == FB_NONE, "all of its logs is kept");
+    expect(found.log_retention_us == FB_NONE, "all of its logs is kept");
     check(fb_close(store, &failure), "close the store with options");
 }
 
@@ -363,17 +363,17 @@ static void indexed_stream(uint64_t client)
 
     check(fb_store_create(client, &spec, &store, &failure), "create a stream");
     check(fb_store_definition(store, &definition, &failure), "definition of a stream");
-    expect(options_of(definition).log_bytes == 1 << 30, "the bytes that were given");
+    expect(options_of(definition).log_retention_bytes == 1 << 30, "the bytes that were given");
     expect(definition.data[definition.length - 1] == FB_INDEX_EXACT, "the index that was given");
     fb_bytes_free(&definition);
     memset(alterations, 0, sizeof alterations);
     alterations[0].kind = FB_ALTER_SET_OPTIONS;
-    alterations[0].options.ttl_us = alterations[0].options.log_window_us = -1;
+    alterations[0].options.ttl_us = alterations[0].options.log_retention_us = -1;
     alterations[1].kind = FB_ALTER_SET_RULES;
     alterations[1].field = city;
     alterations[1].field.index = FB_INDEX_RANGE;
     check(fb_store_alter(client, spec.name, 1, alterations, 2, &definition, &failure), "index");
-    expect(options_of(definition).log_bytes == 0, "no bound of bytes");
+    expect(options_of(definition).log_retention_bytes == 0, "no bound of bytes");
     expect(definition.data[definition.length - 1] == FB_INDEX_RANGE, "another index");
     fb_bytes_free(&definition);
     alterations[1].field.index = 3;
@@ -472,7 +472,7 @@ static uint64_t bought(uint64_t client, fb_bytes *token)
 }
 
 /* Selects one event, and asserts its contents. */
-static void select_one(uint64_t store, const fb_select *select, const fb_read *read,
+static void select_one(uint64_t store, const fb_event_query *select, const fb_read_options *read,
                        const char *user, int64_t time, int64_t price)
 {
     fb_bytes selected;
@@ -487,34 +487,34 @@ static void select_events(uint64_t client)
 {
     static const int64_t least = 15, behind = 25;
     fb_text price = text("price");
-    fb_select select;
+    fb_event_query select;
     fb_bytes token;
     uint64_t store = bought(client, &token);
-    fb_read after = {FB_WAIT_TOKEN, 0, WAIT_MS, 0, {token.data, token.length}};
+    fb_read_options after = {FB_WAIT_TOKEN, 0, WAIT_MS, 0, {token.data, token.length}};
 
     memset(&select, 0, sizeof select);
     select.columns = &price;
     select.column_count = select.limit = 1;
-    select.asks = FB_SELECT_KEY | FB_SELECT_DESCENDING;
+    select.flags = FB_SELECT_KEY | FB_SELECT_DESCENDING;
     select.key = key("u1");
     select_one(store, &select, &after, "u1", 3000, 20);
-    select.asks = FB_SELECT_EQUAL | FB_SELECT_ORDER_BY;
+    select.flags = FB_SELECT_EQUAL | FB_SELECT_ORDER_BY;
     select.column = text("city");
-    select.from = (fb_value){FB_TYPE_STRING, 0, text("Oslo")};
+    select.start = (fb_value){FB_TYPE_STRING, 0, text("Oslo")};
     select.order_by = price;
     select_one(store, &select, NULL, "u2", 2000, 10);
-    select.asks = FB_SELECT_BETWEEN;
+    select.flags = FB_SELECT_BETWEEN;
     expect(fb_store_select(store, &select, NULL, NULL, &failure) == FB_INVALID_ARGUMENT,
            "an exact index finds one value");
     expect(failure.field.length == 4, "the error names its column");
     fb_error_free(&failure);
     select.column = price;
-    select.from = (fb_value){FB_TYPE_INT64, 0, {(const uint8_t *)&least, 8}};
-    select.to = (fb_value){FB_TYPE_INT64, 0, {(const uint8_t *)&behind, 8}};
+    select.start = (fb_value){FB_TYPE_INT64, 0, {(const uint8_t *)&least, 8}};
+    select.end = (fb_value){FB_TYPE_INT64, 0, {(const uint8_t *)&behind, 8}};
     select_one(store, &select, NULL, "u1", 3000, 20);
-    select.asks = FB_SELECT_FROM | FB_SELECT_TO;
-    select.from_us = 1000;
-    select.to_us = 2000;
+    select.flags = FB_SELECT_START | FB_SELECT_END;
+    select.start_us = 1000;
+    select.end_us = 2000;
     select_one(store, &select, NULL, "u1", 1000, 30);
     fb_bytes_free(&token);
     check(fb_close(store, &failure), "close the stream to select of");
@@ -593,21 +593,21 @@ static void print_layouts(void)
 #define FIELD(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))
 #define SIZE(type) printf(#type " %zu\n", sizeof(type))
     SIZE(fb_text); SIZE(fb_bytes); SIZE(fb_error); SIZE(fb_value); SIZE(fb_key); SIZE(fb_keys);
-    SIZE(fb_read); SIZE(fb_field_spec); SIZE(fb_store_options); SIZE(fb_store_spec);
+    SIZE(fb_read_options); SIZE(fb_field_spec); SIZE(fb_store_options); SIZE(fb_store_spec);
     SIZE(fb_alteration); SIZE(fb_op); SIZE(fb_change); SIZE(fb_outcome); SIZE(fb_reader_options);
     SIZE(fb_scalar); SIZE(fb_gather_field); SIZE(fb_packed); SIZE(fb_sink);
-    SIZE(fb_stream_options); SIZE(fb_stream_summary); SIZE(fb_select);
+    SIZE(fb_stream_options); SIZE(fb_stream_summary); SIZE(fb_event_query);
     FIELD(fb_error, pending); FIELD(fb_error, field); FIELD(fb_keys, partition_ends);
-    FIELD(fb_read, token); FIELD(fb_field_spec, fallback); FIELD(fb_field_spec, index);
+    FIELD(fb_read_options, token); FIELD(fb_field_spec, fallback); FIELD(fb_field_spec, index);
     FIELD(fb_store_spec, options); FIELD(fb_alteration, options); FIELD(fb_op, value);
     FIELD(fb_change, if_newer);
     FIELD(fb_outcome, error); FIELD(fb_reader_options, allow_incomplete_reads);
-    FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_reader_options, memory_limit);
+    FIELD(fb_reader_options, checkpoint_interval_ms); FIELD(fb_reader_options, memory_limit);
     FIELD(fb_reader_options, spill_limit); FIELD(fb_reader_options, snapshots);
-    FIELD(fb_store_options, log_window_us); FIELD(fb_store_options, log_bytes);
+    FIELD(fb_store_options, log_retention_us); FIELD(fb_store_options, log_retention_bytes);
     FIELD(fb_sink, ticket);
-    FIELD(fb_stream_summary, token); FIELD(fb_select, column); FIELD(fb_select, from_us);
-    FIELD(fb_select, order_by); FIELD(fb_scalar, real);
+    FIELD(fb_stream_summary, token); FIELD(fb_event_query, column); FIELD(fb_event_query, start_us);
+    FIELD(fb_event_query, order_by); FIELD(fb_scalar, real);
 }
 
 int main(int arguments_count, char **arguments)

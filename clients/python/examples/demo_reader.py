@@ -64,7 +64,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 Figures = dict[str, Any]
 Rows = dict[int, forebay.Document]
-"""The documents of an iteration, by key."""
+"""The documents of a scan, by key."""
 
 
 @dataclass
@@ -148,7 +148,7 @@ def main() -> None:
         probe = Probe(client.store("probes"), readers.probes, settings.probe_key)
         probe.run(sys.stdin)
         finish = hear_finish()
-        wait_tokens(readers, finish["tokens"])
+        await_tokens(readers, finish["tokens"])
         say("figures", {"freshness": probe.figures(), **read_all(readers, finish)})
 
 
@@ -174,7 +174,7 @@ def hear_finish() -> Figures:
     return finish
 
 
-def wait_tokens(readers: Readers, tokens: dict[str, str]) -> None:
+def await_tokens(readers: Readers, tokens: dict[str, str]) -> None:
     """Wait until this process has applied everything that the load has written."""
     for reader in (readers.movies, readers.users):
         reader.await_token(bytes.fromhex(tokens[reader.store]), TOKEN_SECONDS)
@@ -203,12 +203,12 @@ def held(reader: forebay.Reader) -> int:
 
 
 def dump(reader: forebay.Reader, keys: str, out: TextIO) -> Rows:
-    """Write every document, by key and by iteration; return the documents of the iteration."""
+    """Write every document, by key and by scan; return the documents of the scan."""
     asked = map(int, Path(keys).read_text(encoding="utf-8").splitlines())
     write(reader.store, "key", ((key, reader.get_document(key)) for key in asked), out)
     # Pairs, not yet a dict: a document that is seen twice must be reported twice.
     seen = list(reader.scan())
-    write(reader.store, "iteration", seen, out)
+    write(reader.store, "scan", seen, out)
     return dict(seen)
 
 
@@ -236,7 +236,7 @@ def most_rated(rows: Rows, count: int) -> list[int]:
 def plan_of(movies: forebay.Reader) -> forebay.GatherPlan:
     """Plan the gather. Counts and times are below 2^53, so a float64 holds them exactly."""
     fields = [(name, 0) if name == "year" else name for name in GATHERED]
-    return movies.plan(fields, "float64", lossy=True)
+    return movies.plan_gather(fields, "float64", lossy=True)
 
 
 def rank(readers: Readers, user: int, candidates: npt.NDArray[np.int64]) -> list[tuple[int, float]]:

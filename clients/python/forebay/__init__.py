@@ -63,14 +63,14 @@ if TYPE_CHECKING:
         CheckpointCounts,
         Counts,
         Definition,
+        Event,
+        EventColumn,
+        EventQueryResult,
         Field,
         PackedValues,
         PartitionStatus,
         ReaderMetrics,
         ReaderStatus,
-        SelectedColumn,
-        SelectedEvent,
-        SelectResult,
         SnapshotDownload,
         StreamSummary,
         Verification,
@@ -112,6 +112,9 @@ __all__ = [
     "DeadlineExceededError",
     "Definition",
     "Document",
+    "Event",
+    "EventColumn",
+    "EventQueryResult",
     "Field",
     "FieldHandle",
     "FieldSpec",
@@ -139,9 +142,6 @@ __all__ = [
     "Reader",
     "ReaderMetrics",
     "ReaderStatus",
-    "SelectResult",
-    "SelectedColumn",
-    "SelectedEvent",
     "SnapshotDownload",
     "StaleError",
     "Store",
@@ -174,8 +174,8 @@ __all__ = [
 _LAZY = {
     "_aio": "AsyncClient",
     "_aio_reader": "AsyncReader",
-    "_answers": "BatchOutcome CheckpointCounts Counts Definition Field PackedValues "
-    "PartitionStatus ReaderMetrics ReaderStatus SelectResult SelectedColumn SelectedEvent "
+    "_answers": "BatchOutcome CheckpointCounts Counts Definition Event EventColumn "
+    "EventQueryResult Field PackedValues PartitionStatus ReaderMetrics ReaderStatus "
     "SnapshotDownload StreamSummary Verification WriteOutcome",
     "_async_verbs": "AsyncAcknowledgement AsyncOrderedReads AsyncOrderedScan AsyncStore "
     "AsyncWriteStream",

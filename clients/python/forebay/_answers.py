@@ -65,7 +65,7 @@ class WriteOutcome:
     `condition_failed`: the condition did not hold, and nothing happened.
     """
     version: int | None
-    """The document's version if the condition was not met, in a store that keeps versions."""
+    """The document's version if the condition failed, in a store that keeps versions."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class BatchOutcome:
     results: list[WriteOutcome | ForebayError]
     """The outcome of each change, in order. An error here is final."""
 
-    def complete(self) -> BatchOutcome:
+    def require_complete(self) -> BatchOutcome:
         """Return the outcome if every change is in the log; else raise the first error."""
         for result in self.results:
             if isinstance(result, ForebayError):
@@ -132,11 +132,11 @@ class Definition:
     versioned: bool
     heartbeat: float
     """Silence after which a partition's replicator appends a heartbeat, in seconds."""
-    log_window: float | None
+    log_retention: float | None
     """Span of the store's logs that is retained after the newest snapshot, in seconds; None retains
     all. For a stream, the time for which its events are retained.
     """
-    log_bytes: int | None
+    log_retention_bytes: int | None
     """Approximate bytes of events that each partition of a stream retains; None retains all."""
 
     def field(self, name: str) -> Field | None:
@@ -147,7 +147,7 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class SelectedColumn:
+class EventColumn:
     """A column of a select, as the newest definition has it."""
 
     id: int
@@ -158,7 +158,7 @@ class SelectedColumn:
 
 
 @dataclass(frozen=True)
-class SelectedEvent:
+class Event:
     """A retained event of a stream."""
 
     key: Key
@@ -176,12 +176,12 @@ class SelectedEvent:
 
 
 @dataclass(frozen=True)
-class SelectResult:
+class EventQueryResult:
     """The result of a select."""
 
-    columns: tuple[SelectedColumn, ...]
+    columns: tuple[EventColumn, ...]
     """The selected columns."""
-    events: list[SelectedEvent]
+    events: list[Event]
     """The events, in the requested order."""
     token: bytes
     """The positions that were read; a select `after` this token reads no older state."""
@@ -193,12 +193,12 @@ class StreamSummary:
 
     token: bytes
     """Positions in the log of every write that is in the log."""
-    settled: int
+    resolved: int
     """Writes whose outcome is known."""
     condition_failed: int
-    """Settled writes whose condition did not hold."""
+    """Resolved writes whose condition did not hold."""
     failed: int
-    """Settled writes that were refused, or whose outcome stays unknown."""
+    """Resolved writes that were refused, or whose outcome stays unknown."""
     first_error: ForebayError | None
     """The first error since the last flush."""
 
@@ -216,7 +216,7 @@ class CheckpointCounts:
     """Ignored at open because they are damaged, or given up later because damage was found."""
     ignored: int
     """Ignored at open for another reason."""
-    blocks_mended: int
+    blocks_repaired: int
     """Damaged blocks of restored checkpoints that were repaired: reads are right, and the disk
     deserves a check.
     """
@@ -226,13 +226,13 @@ class CheckpointCounts:
 class Counts:
     """Counts of records since the reader was opened."""
 
-    applied: int
-    read_bytes: int
-    skipped: int
+    records_applied: int
+    log_bytes_read: int
+    records_skipped: int
     """Records skipped, as all replicas skip them."""
-    repeats: int
+    duplicates_skipped: int
     """Changes skipped because their client had sent them before."""
-    too_large: int
+    oversized_skipped: int
     log_errors: int
     rebuilds: int
     bootstraps: int
@@ -261,7 +261,7 @@ class PartitionStatus:
     position: str | None
     offset_applied: int
     """First offset that is not applied yet."""
-    end: int
+    end_offset: int
     """The log's end, as last reported."""
     lag_records: int
     age: float | None
@@ -269,17 +269,17 @@ class PartitionStatus:
     clock_error: float | None
     schema_version: int
     documents: int
-    bytes: int
-    percent: int
-    fetching: SnapshotDownload | None
+    document_bytes: int
+    catch_up_percent: int
+    snapshot_download: SnapshotDownload | None
     """Progress of the snapshot that the copy starts from, while it is fetched or waits for its
     turn.
     """
-    rebuilding: ForebayError | None
+    rebuild_reason: ForebayError | None
     """Reason why another copy is built in addition to the served copy, if so."""
-    halted: ForebayError | None
+    fatal_error: ForebayError | None
     """Reason why nothing is applied until this process is upgraded or restarted."""
-    trouble: ForebayError | None
+    last_error: ForebayError | None
     """Reason why nothing is applied at the moment."""
     counts: Counts
 
@@ -293,8 +293,8 @@ class ReaderStatus:
     """Whether the process should get traffic."""
     phase: Literal["bootstrapping", "serving", "poisoned"]
     """The phase of the partition that is furthest from serving."""
-    percent: int
-    remaining: float | None
+    bootstrap_percent: int
+    bootstrap_remaining: float | None
     """Seconds until all partitions have caught up; None before there is a rate."""
     age: float | None
     """The highest age of the partitions, in seconds; None while one is unknown."""
@@ -340,5 +340,5 @@ class ReaderMetrics:
     """Bytes on disk of the documents that exceed the memory budget."""
     spill_limit: int
     """The bound of `spilled_bytes`; 0 if nothing is spilled."""
-    records: Counts
+    counts: Counts
     status: ReaderStatus

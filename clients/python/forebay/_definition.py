@@ -21,7 +21,7 @@ def store_spec(
     ttl: float | None,
     versioned: bool,
     heartbeat: float,
-    log_window: float | None,
+    log_retention: float | None,
 ) -> _native.StoreSpec:
     """Return the native specification of a new store."""
     return _native.StoreSpec(
@@ -34,7 +34,7 @@ def store_spec(
         ttl=ttl,
         versioned=versioned,
         heartbeat=heartbeat,
-        log_window=log_window,
+        log_retention=log_retention,
     )
 
 
@@ -46,8 +46,8 @@ def stream_spec(
     columns: FieldTypes,
     event_time: str | None,
     heartbeat: float,
-    log_window: float | None,
-    log_bytes: int | None,
+    log_retention: float | None,
+    log_retention_bytes: int | None,
 ) -> _native.StoreSpec:
     """Return the native specification of a new stream."""
     return _native.StoreSpec(
@@ -60,8 +60,8 @@ def stream_spec(
         ttl=None,
         versioned=False,
         heartbeat=heartbeat,
-        log_window=log_window,
-        log_bytes=log_bytes,
+        log_retention=log_retention,
+        log_retention_bytes=log_retention_bytes,
         stream=True,
         event_time=event_time,
     )

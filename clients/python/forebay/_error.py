@@ -40,7 +40,7 @@ class ForebayError(Exception):
         self.limit = limit
         self.actual = actual
         self.pending = pending
-        """The write itself, if it is unsettled: `Store.retry` settles the same write."""
+        """The write itself, if it is unresolved: `Store.retry` resolves the same write."""
 
 
 def pending_of(error: ForebayError) -> PendingWrite:

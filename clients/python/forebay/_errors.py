@@ -61,7 +61,7 @@ class DeadlineExceededError(ForebayError, TimeoutError):
 
 
 class UnknownOutcomeError(ForebayError):
-    """The write may or may not be in the log; the same retry settles it."""
+    """The write may or may not be in the log; the same retry resolves it."""
 
     code = "UnknownOutcome"
     is_retryable = True

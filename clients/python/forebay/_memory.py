@@ -144,7 +144,7 @@ def open_in_memory(
     ttl: float | None,
     versioned: bool,
     heartbeat: float,
-    log_window: float | None,
+    log_retention: float | None,
 ) -> InMemoryReader:
     """Open an in-memory reader: `Reader.in_memory` with all its parameters."""
     spec = store_spec(
@@ -157,6 +157,6 @@ def open_in_memory(
         ttl=ttl,
         versioned=versioned,
         heartbeat=heartbeat,
-        log_window=log_window,
+        log_retention=log_retention,
     )
     return InMemoryReader._open(spec, name, rows)

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from forebay._answers import (
     BatchOutcome,
     Definition,
+    EventQueryResult,
     ReaderMetrics,
     ReaderStatus,
-    SelectResult,
     StreamSummary,
     Verification,
     WriteOutcome,
@@ -55,7 +55,7 @@ def open_reader(
     ready_max_staleness: float | None = None,
     open_timeout: float | None = None,
     checkpoint_dir: str | os.PathLike[str] | None = None,
-    checkpoint_every: float | None = None,
+    checkpoint_interval: float | None = None,
     memory_limit: int | None = None,
     spill_limit: int = 0,
     snapshots: str | None = None,
@@ -165,7 +165,7 @@ class Store:
         latest: bool = False,
         max_staleness: float | None = None,
         timeout: float | None = None,
-    ) -> Call[SelectResult]:
+    ) -> Call[EventQueryResult]:
         """Creates a select of retained events, without sending anything."""
     def ordered(self) -> OrderedReads: ...
     def write_stream(
@@ -275,7 +275,7 @@ class OrderedScan:
 
 @final
 class PendingWrite:
-    """A write that was sent and is unsettled, from `ForebayError.pending`."""
+    """A write that was sent and is unresolved, from `ForebayError.pending`."""
 
     def retry(self) -> Call[BatchOutcome]:
         """Returns the call that sends the same write again under the same sequence; can be used
@@ -295,7 +295,7 @@ class Reader:
         ready_max_staleness: float | None = None,
         open_timeout: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
-        checkpoint_every: float | None = None,
+        checkpoint_interval: float | None = None,
         memory_limit: int | None = None,
         spill_limit: int = 0,
         snapshots: str | None = None,
@@ -419,10 +419,10 @@ class Reader:
         a type that widens to it, or a type that it widens to. Raises `NotFoundError` and
         `InvalidArgumentError`.
         """
-    def plan_gather(
+    def make_plan(
         self, fields: list[str | tuple[str, Value]], dtype: str, lossy: bool
     ) -> GatherPlan:
-        """Plans a gather; `Reader.plan` is the convenient form."""
+        """Plans a gather; `Reader.plan_gather` is the convenient form."""
     def gather_into(
         self,
         plan: GatherPlan,
@@ -457,8 +457,9 @@ class Reader:
     @property
     def schema_version(self) -> int:
         """Newest schema version that any partition has seen; 0 before the first entry."""
-    def schema(self) -> Definition:
-        """Returns the definition at the schema version `schema_version`."""
+    @property
+    def definition(self) -> Definition:
+        """Definition at the schema version `schema_version`."""
     def status(self) -> ReaderStatus:
         """Returns the current status of the reader and of each of its partitions."""
     def metrics(self) -> ReaderMetrics:
@@ -560,8 +561,8 @@ class Alteration:
         ttl: float | None = None,
         versioned: bool = False,
         heartbeat: float = 1.0,
-        log_window: float | None = None,
-        log_bytes: int | None = None,
+        log_retention: float | None = None,
+        log_retention_bytes: int | None = None,
     ) -> Alteration:
         """Replaces all options, by those of `create_store` and `create_stream`; times in
         seconds. An omitted option is unset: to change one, take the others from the definition.
@@ -599,8 +600,8 @@ class StoreSpec:
         ttl: float | None,
         versioned: bool,
         heartbeat: float,
-        log_window: float | None,
-        log_bytes: int | None = None,
+        log_retention: float | None,
+        log_retention_bytes: int | None = None,
         stream: bool = False,
         event_time: str | None = None,
     ) -> StoreSpec: ...
@@ -623,7 +624,7 @@ class WriteStream:
 
     @property
     def room(self) -> int:
-        """Most unsettled changes."""
+        """Most unresolved changes."""
     def try_send(self, change: Change) -> Acknowledgement | None:
         """Queues a change if that needs no wait; otherwise returns None, and the change is not
         queued.
@@ -631,8 +632,8 @@ class WriteStream:
     def send(self, change: Change) -> Call[Acknowledgement]:
         """Returns the call that queues a change once there is space."""
     def flush(self) -> Call[StreamSummary]:
-        """Returns the call that waits until every write that was sent is settled."""
+        """Returns the call that waits until every write that was sent is resolved."""
     def summary(self) -> Call[StreamSummary]:
         """Returns the call for the outcome of the writes so far."""
     def close(self) -> None:
-        """Ends the stream; unsettled writes are given up."""
+        """Ends the stream; unresolved writes are given up."""

@@ -28,7 +28,7 @@ class Reader(_native.Reader):
     `allow_incomplete_reads` answers before a partition has caught up, when absent may mean "not
     yet". Safe to share between threads.
 
-    With a `checkpoint_dir` the reader writes checkpoints there, every `checkpoint_every` seconds
+    With a `checkpoint_dir` the reader writes checkpoints there, every `checkpoint_interval` seconds
     (10 unless set) and when it is closed, and the next open starts from them instead of from the
     log's start. Readers of one host with the same directory share one copy of each partition: one
     reader maintains the copy, and when it ends, for whatever reason, another one takes over while
@@ -81,7 +81,7 @@ class Reader(_native.Reader):
         ttl: float | None = None,
         versioned: bool = False,
         heartbeat: float = 1.0,
-        log_window: float | None = None,
+        log_retention: float | None = None,
     ) -> InMemoryReader:
         """Open a reader of a store in this process's memory, for tests of programs that read.
 
@@ -101,7 +101,7 @@ class Reader(_native.Reader):
             ttl=ttl,
             versioned=versioned,
             heartbeat=heartbeat,
-            log_window=log_window,
+            log_retention=log_retention,
         )
 
     def __enter__(self: Self) -> Self:
@@ -145,7 +145,7 @@ class Reader(_native.Reader):
             np.frombuffer(presences, np.uint8),
         )
 
-    def plan(
+    def plan_gather(
         self,
         fields: GatherFields,
         dtype: Literal["float32", "float64", "int32", "int64"] = "float32",
@@ -158,7 +158,7 @@ class Reader(_native.Reader):
         vector takes a column per component. A type that does not hold every value of a field
         exactly is refused, unless `lossy`.
         """
-        return self.plan_gather(list(fields), dtype, lossy)
+        return self.make_plan(list(fields), dtype, lossy)
 
     def gather(
         self,

@@ -19,7 +19,13 @@ from forebay._sync_call import Calls
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from forebay._answers import BatchOutcome, Definition, SelectResult, StreamSummary, WriteOutcome
+    from forebay._answers import (
+        BatchOutcome,
+        Definition,
+        EventQueryResult,
+        StreamSummary,
+        WriteOutcome,
+    )
     from forebay._types import Document, Fields, Key, Keys, Value
 
 Self = TypeVar("Self", bound="WriteStream")
@@ -49,7 +55,7 @@ class ClientVerbs:
         ttl: float | None = None,
         versioned: bool = False,
         heartbeat: float = 1.0,
-        log_window: float | None = None,
+        log_retention: float | None = None,
     ) -> Store:
         """Create a store and open it.
 
@@ -58,13 +64,14 @@ class ClientVerbs:
         documents whose put has none; `heartbeat` is the silence after which a heartbeat is
         appended.
 
-        `log_window` is how much of the store's logs is retained after its newest snapshot; older
+        `log_retention` is how much of the store's logs is retained after its newest snapshot; older
         entries are trimmed. If it is not set, or no service creates snapshots, all entries are
         retained.
 
-        Raises `InvalidArgumentError` or `LimitExceededError` for an invalid store (a `log_window`
-        below 0, or above 100 years), `ConflictError` if the name is taken, `UnknownOutcomeError` if
-        the store may have been created: the same call settles the creation.
+        Raises `InvalidArgumentError` or `LimitExceededError` for an invalid store (for example, a
+        `log_retention` below 0 or above 100 years), `ConflictError` if the name is taken,
+        `UnknownOutcomeError` if the store may have been created: the same call resolves the
+        creation.
         """
         native, calls = self._open()
         spec = store_spec(
@@ -77,7 +84,7 @@ class ClientVerbs:
             ttl=ttl,
             versioned=versioned,
             heartbeat=heartbeat,
-            log_window=log_window,
+            log_retention=log_retention,
         )
         return Store(calls.run(native.create_store(spec)), calls)
 
@@ -90,8 +97,8 @@ class ClientVerbs:
         partitions: int = 8,
         event_time: str | None = None,
         heartbeat: float = 1.0,
-        log_window: float | None = None,
-        log_bytes: int | None = None,
+        log_retention: float | None = None,
+        log_retention_bytes: int | None = None,
     ) -> Store:
         """Create a stream of events and open it.
 
@@ -100,10 +107,10 @@ class ClientVerbs:
         `event_time` names the timestamp column with the event time; without such a column an event
         happens when the log appends it. An event's key selects one of the `partitions`.
 
-        Events are retained for `log_window` seconds, and each partition retains up to about
-        `log_bytes` bytes; all events are retained unless these are set. A column with the `index`
-        `"exact"` finds retained events by one value, a column with `"range"` also between two
-        values. The other parameters are those of `create_store`.
+        Events are retained for `log_retention` seconds, and each partition retains up to about
+        `log_retention_bytes` bytes; all events are retained unless these are set. A column with the
+        `index` `"exact"` finds retained events by one value, a column with `"range"` also between
+        two values. The other parameters are those of `create_store`.
         """
         native, calls = self._open()
         spec = stream_spec(
@@ -113,8 +120,8 @@ class ClientVerbs:
             columns=columns,
             event_time=event_time,
             heartbeat=heartbeat,
-            log_window=log_window,
-            log_bytes=log_bytes,
+            log_retention=log_retention,
+            log_retention_bytes=log_retention_bytes,
         )
         return Store(calls.run(native.create_store(spec)), calls)
 
@@ -130,7 +137,7 @@ class ClientVerbs:
         If `from_version` is given and another client has altered the store since, the call is a
         `ConflictError`. Raises `InvalidArgumentError`, with the reason, if old data would become
         unreadable, and `UnknownOutcomeError` if the alteration may have happened: the same call
-        settles it, and alters nothing twice.
+        resolves it, and alters nothing twice.
         """
         native, calls = self._open()
         return calls.run(native.alter_store(name, list(alterations), from_version))
@@ -172,7 +179,7 @@ class Store:
         """Send a change, and retry until its outcome is known.
 
         Raises `NotFoundError`, `InvalidArgumentError` or `LimitExceededError` for an invalid
-        change, with nothing written. Raises `UnknownOutcomeError` at the deadline: `retry` settles
+        change, with nothing written. Raises `UnknownOutcomeError` at the deadline: `retry` resolves
         the same write.
         """
         return self._calls.run(self._native.write(change, deadline))
@@ -241,12 +248,12 @@ class Store:
         """Send many changes together; those of one partition are in order, and atomic up to 1,024.
 
         An invalid change fails the batch before anything is sent. A change that the writer refuses
-        is an error in the results: see `BatchOutcome.complete`.
+        is an error in the results: see `BatchOutcome.require_complete`.
         """
         return self._calls.run(self._native.batch(batch, deadline))
 
     def retry(self, error: ForebayError) -> BatchOutcome:
-        """Settle the write of an `UnknownOutcomeError` by sending the same write again.
+        """Resolve the write of an `UnknownOutcomeError` by sending the same write again.
 
         A change that is in the log already does not happen again. Raises the error if it has no
         write.
@@ -269,11 +276,11 @@ class Store:
         latest: bool = False,
         max_staleness: float | None = None,
         timeout: float | None = None,
-    ) -> SelectResult:
+    ) -> EventQueryResult:
         """Return retained events of a stream, ordered by event time unless by a column.
 
         The select finds the events of a `key`, of `equal=(column, value)` in an indexed column, or
-        of `between=(column, least, behind)` in a column with a range index, where None is no bound;
+        of `between=(column, start, end)` in a column with a range index, where None is no bound;
         if none of these is set, all events. `start` and `end` bound the event time, as datetimes
         with a time zone: `start` is inclusive, `end` exclusive.
 
@@ -332,7 +339,7 @@ class Store:
         """Open a stream for many changes.
 
         At most `changes_max` changes (16,384 unless set) of `bytes_max` bytes (64 MiB unless set)
-        are unsettled at a time; a further change waits. Each wait has `deadline` seconds, the
+        are unresolved at a time; a further change waits. Each wait has `deadline` seconds, the
         client's unless set.
         """
         native = self._native.write_stream(changes_max, bytes_max, deadline)
@@ -509,17 +516,17 @@ class WriteStream:
         for change in batch:
             waiting.append(self.send(change))
             while waiting[0].is_known or len(waiting) > self._native.room:
-                yield waiting.popleft().settled()
+                yield waiting.popleft().outcome_or_error()
                 if not waiting:
                     break
         while waiting:
-            yield waiting.popleft().settled()
+            yield waiting.popleft().outcome_or_error()
 
     def flush(self) -> StreamSummary:
-        """Wait until every write that was sent is settled.
+        """Wait until every write that was sent is resolved.
 
         Raises the first error of a write since the last flush, and `UnknownOutcomeError` if writes
-        are still in flight at the deadline: flush again, and the same writes settle.
+        are still in flight at the deadline: flush again, and the same writes are resolved.
         """
         return self._calls.run(self._native.flush())
 
@@ -564,7 +571,7 @@ class Acknowledgement:
         known = self._native.known()
         return known if known is not None else self._calls.run(self._native.outcome(timeout))
 
-    def settled(self) -> WriteOutcome | ForebayError:
+    def outcome_or_error(self) -> WriteOutcome | ForebayError:
         """Wait for the outcome, and return it, or return its error."""
         try:
             return self.outcome()

@@ -15,7 +15,7 @@ use crate::log;
 use crate::ordered_reads::NativeOrdered;
 use crate::process::ProcessOwned;
 use crate::python::IntoPython;
-use crate::read_options::ReadOptions;
+use crate::read_options::ReadArguments;
 use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
 use crate::select::{ColumnRange, ColumnValue, SelectCriteria, time_of};
 use crate::stream::NativeStream;
@@ -202,14 +202,14 @@ impl NativeStore {
     ) -> Result<Call, CallError> {
         native_call(|| {
             let store = self.store.get()?;
-            let read = ReadOptions::of(after, latest, max_staleness, timeout)?.into_read();
+            let read = ReadArguments::of(after, latest, max_staleness, timeout)?.into_read();
             let mut select =
                 SelectCriteria { key, equal, between }.narrow(store.select())?.read(read);
             if let Some(start) = &start {
-                select = select.from(time_of(start)?);
+                select = select.start(time_of(start)?);
             }
             if let Some(end) = &end {
-                select = select.to(time_of(end)?);
+                select = select.end(time_of(end)?);
             }
             if let Some(column) = order_by {
                 select = select.order_by(column);

@@ -1,11 +1,10 @@
 //! Failures on their way to Python: a Forebay error becomes the exception class of its code, a
 //! Python exception is passed on, and a panic becomes `Internal`.
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use forebay::{Error, ErrorCode};
+use forebay::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -13,7 +12,7 @@ use crate::python::{IntoPython, class};
 
 /// The failure of an entry point.
 pub(crate) enum CallError {
-    /// A Forebay error, with the write that can still be settled.
+    /// A Forebay error, with the write that can still be resolved.
     Forebay(Error, Option<Box<dyn IntoPython>>),
     /// An exception that Python raised.
     Python(PyErr),
@@ -71,13 +70,5 @@ pub(crate) fn exception<'py>(
 
 /// Runs an entry point; a panic becomes `Internal`, and never unwinds into the interpreter.
 pub(crate) fn native_call<T>(run: impl FnOnce() -> Result<T, CallError>) -> Result<T, CallError> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panicked(&*panic).into()))
-}
-
-/// Converts a panic to an error.
-pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = text.unwrap_or("no message");
-    Error::new(ErrorCode::Internal, format!("a broken invariant ({text}); report it"))
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(Error::of_panic(&*panic).into()))
 }

@@ -51,8 +51,8 @@ impl NativeFieldHandle {
         field_type: Option<&str>,
     ) -> Result<Self, CallError> {
         let handle = match field_type {
-            Some(given) => reader.handle(name, field_type_of(given)?)?,
-            None => reader.handle_of_own_type(name)?,
+            Some(given) => reader.field_as(name, field_type_of(given)?)?,
+            None => reader.field(name)?,
         };
         Ok(Self { handle, store })
     }

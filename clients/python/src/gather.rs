@@ -82,7 +82,7 @@ impl Plan {
 }
 
 /// Plans a gather on a reader. Each field is a name, or a name with a default.
-pub(crate) fn plan_gather(
+pub(crate) fn make_plan(
     reader: &Reader,
     store: StoreId,
     fields: &Bound<'_, PyAny>,

@@ -19,7 +19,6 @@ mod open_options;
 mod open_reader;
 mod ordered_reads;
 mod outcome;
-mod pending_write;
 mod process;
 mod python;
 mod read_options;
@@ -56,7 +55,7 @@ mod _native {
     #[pymodule_export]
     use crate::ordered_reads::{NativeOrdered, NativeOrderedScan};
     #[pymodule_export]
-    use crate::pending_write::NativePendingWrite;
+    use crate::outcome::NativePendingWrite;
     #[pymodule_export]
     use crate::process::after_fork_in_child;
     #[pymodule_export]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use forebay::schema::Timestamp;
-use forebay::testing::{Forced, InMemoryReader};
+use forebay::testing::{InMemoryReader, SimulatedState};
 use forebay::{Error, Reader};
 use pyo3::prelude::*;
 
@@ -41,7 +41,7 @@ impl NativeMemory {
                 let change = change.cast::<Change>().map_err(PyErr::from)?;
                 batch.add(change.get().write(memory.as_store()))?;
             }
-            process::wait_here(py, batch.send())??.into_complete()?;
+            process::wait_here(py, batch.send())??.require_complete()?;
             Ok(Self { memory: ProcessOwned::new("reader", memory) })
         })
     }
@@ -53,7 +53,7 @@ impl NativeMemory {
 
     /// Returns the time of the reader's clock, in microseconds since the Unix epoch.
     fn clock(&self) -> Result<i64, CallError> {
-        native_call(|| Ok(self.memory.get()?.now().as_micros()))
+        native_call(|| Ok(self.memory.get()?.clock().as_micros()))
     }
 
     fn set_clock(&self, micros: i64) -> Result<(), CallError> {
@@ -65,7 +65,7 @@ impl NativeMemory {
     fn simulate(&self, state: &str, age: Option<f64>) -> Result<(), CallError> {
         native_call(|| {
             let age = age.map(duration_of).transpose()?;
-            Ok(self.memory.get()?.force(simulated_state(state, age)?)?)
+            Ok(self.memory.get()?.simulate(simulated_state(state, age)?)?)
         })
     }
 
@@ -81,12 +81,12 @@ impl NativeMemory {
     }
 }
 
-fn simulated_state(state: &str, age: Option<Duration>) -> forebay::Result<Forced> {
+fn simulated_state(state: &str, age: Option<Duration>) -> forebay::Result<SimulatedState> {
     let message = match (state, age) {
-        ("none", None) => return Ok(Forced::Nothing),
-        ("not_ready", None) => return Ok(Forced::NotReady),
-        ("closed", None) => return Ok(Forced::Closed),
-        ("stale", Some(age)) => return Ok(Forced::Stale(age)),
+        ("none", None) => return Ok(SimulatedState::None),
+        ("not_ready", None) => return Ok(SimulatedState::NotReady),
+        ("closed", None) => return Ok(SimulatedState::Closed),
+        ("stale", Some(age)) => return Ok(SimulatedState::Stale(age)),
         ("stale", None) => "a stale reader has an age; give its seconds",
         (_, Some(_)) => "only a stale reader has an age; leave it out",
         _ => "the state is unknown; use one of none, not_ready, stale and closed",

@@ -16,7 +16,7 @@ pub(crate) struct ReaderKeywords {
     pub(crate) ready_max_staleness: Option<f64>,
     pub(crate) open_timeout: Option<f64>,
     pub(crate) checkpoint_dir: Option<PathBuf>,
-    pub(crate) checkpoint_every: Option<f64>,
+    pub(crate) checkpoint_interval: Option<f64>,
     pub(crate) memory_limit: Option<u64>,
     pub(crate) spill_limit: u64,
     pub(crate) snapshots: Option<String>,
@@ -37,7 +37,7 @@ impl ReaderKeywords {
         let or = |given: Option<f64>, unless| given.map_or(Ok(unless), duration_of);
         options.ready_max_staleness = or(self.ready_max_staleness, options.ready_max_staleness)?;
         options.open_timeout = or(self.open_timeout, options.open_timeout)?;
-        options.checkpoint = checkpoint_options(self.checkpoint_dir, self.checkpoint_every)?;
+        options.checkpoint = checkpoint_options(self.checkpoint_dir, self.checkpoint_interval)?;
         options.memory_limit = self.memory_limit;
         options.spill_limit = self.spill_limit;
         Ok(OpenOptions { reader: options, snapshots: self.snapshots })
@@ -67,18 +67,18 @@ impl OpenOptions {
 
 fn checkpoint_options(
     dir: Option<PathBuf>,
-    every: Option<f64>,
+    interval: Option<f64>,
 ) -> Result<Option<CheckpointOptions>, CallError> {
     let Some(dir) = dir else {
         let message =
-            "checkpoint_every needs checkpoint_dir; name the directory of the checkpoints";
-        return if every.is_none() {
+            "checkpoint_interval needs checkpoint_dir; name the directory of the checkpoints";
+        return if interval.is_none() {
             Ok(None)
         } else {
             Err(Error::invalid_argument(message).into())
         };
     };
     let mut options = CheckpointOptions::new(dir);
-    options.every = every.map_or(Ok(options.every), duration_of)?;
+    options.interval = interval.map_or(Ok(options.interval), duration_of)?;
     Ok(Some(options))
 }

@@ -66,8 +66,8 @@ impl IntoPython for OpenedReader {
 #[pyfunction]
 #[pyo3(signature = (
     source, store, *, partitions=None, allow_incomplete_reads=false, ready_max_staleness=None,
-    open_timeout=None, checkpoint_dir=None, checkpoint_every=None, memory_limit=None, spill_limit=0,
-    snapshots=None
+    open_timeout=None, checkpoint_dir=None, checkpoint_interval=None, memory_limit=None,
+    spill_limit=0, snapshots=None
 ))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub(crate) fn open_reader(
@@ -79,7 +79,7 @@ pub(crate) fn open_reader(
     ready_max_staleness: Option<f64>,
     open_timeout: Option<f64>,
     checkpoint_dir: Option<PathBuf>,
-    checkpoint_every: Option<f64>,
+    checkpoint_interval: Option<f64>,
     memory_limit: Option<u64>,
     spill_limit: u64,
     snapshots: Option<String>,
@@ -91,7 +91,7 @@ pub(crate) fn open_reader(
             ready_max_staleness,
             open_timeout,
             checkpoint_dir,
-            checkpoint_every,
+            checkpoint_interval,
             memory_limit,
             spill_limit,
             snapshots,

@@ -14,7 +14,7 @@ use crate::error::{CallError, exception, native_call};
 use crate::key::{KeyObjects, OwnedKey, key_object, key_of};
 use crate::process::ProcessOwned;
 use crate::python::IntoPython;
-use crate::read_options::ReadOptions;
+use crate::read_options::ReadArguments;
 use crate::results::document_of;
 
 /// Ordered reads of one store.
@@ -76,7 +76,7 @@ impl NativeOrdered {
     ) -> Result<Call, CallError> {
         native_call(|| {
             let (held, key) = (self.held.get()?.to_arc(), OwnedKey::of(key_of(key)?));
-            let read = ReadOptions::of(after, latest, max_staleness, timeout)?.into_read();
+            let read = ReadArguments::of(after, latest, max_staleness, timeout)?.into_read();
             Ok(Call::new(async move {
                 let found = held.reads.get(&read, key.key()).await;
                 let store = held.store.clone();
@@ -99,10 +99,10 @@ impl NativeOrdered {
             let (held, objects) = (self.held.get()?.to_arc(), KeyObjects::of(keys)?);
             let given = objects.keys()?;
             let keys: Vec<_> = (0..given.count()).map(|at| OwnedKey::of(given.key(at))).collect();
-            let read = ReadOptions::of(after, latest, max_staleness, timeout)?.into_read();
+            let read = ReadArguments::of(after, latest, max_staleness, timeout)?.into_read();
             Ok(Call::new(async move {
                 let keys: Vec<_> = keys.iter().map(OwnedKey::key).collect();
-                let found = held.reads.multi_get(&read, &keys[..]).await?;
+                let found = held.reads.get_many(&read, &keys[..]).await?;
                 let store = held.store.clone();
                 Ok::<_, Error>(FoundDocuments { store, found, is_one: false })
             }))
@@ -151,7 +151,7 @@ impl NativeOrdered {
                 scan = scan.fields(fields);
             }
             if reverse {
-                scan = scan.backward();
+                scan = scan.reverse();
             }
             if let Some(limit) = limit {
                 scan = scan.limit(limit);
@@ -160,9 +160,9 @@ impl NativeOrdered {
                 scan = scan.cursor(cursor);
             }
             if allow_snapshot_change {
-                scan = scan.may_move();
+                scan = scan.allow_snapshot_change();
             }
-            scan = scan.read(ReadOptions::of(after, latest, max_staleness, timeout)?.into_read());
+            scan = scan.read(ReadArguments::of(after, latest, max_staleness, timeout)?.into_read());
             let (store, state) =
                 (held.store.clone(), Mutex::new(ScanState::Planned(Some(Box::new(scan)))));
             Ok(NativeOrderedScan { scan: ProcessOwned::new("scan", OpenScan { store, state }) })

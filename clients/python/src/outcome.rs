@@ -1,12 +1,18 @@
-//! Outcomes of writes, as the package's data classes.
+//! Outcomes of writes, as the package's data classes, and the write whose outcome is unknown, which
+//! an error carries to its handler.
 
 use forebay::Error;
-use forebay::writes::{BatchOutcome, StreamSummary, WriteOutcome, WriteResult};
+use forebay::writes::{
+    BatchOutcome, PendingWrite, StreamSummary, WriteError, WriteOutcome, WriteResult,
+};
 use forebay_wire::token::Token;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::error::exception;
+use crate::call::Call;
+use crate::error::{CallError, exception, native_call};
+use crate::process::ProcessOwned;
 use crate::python::{IntoPython, model};
 
 impl IntoPython for WriteOutcome {
@@ -53,10 +59,45 @@ impl IntoPython for StreamSummary {
         let first_error = first_error.map(|error| exception(py, error, None)).transpose()?;
         let parts = PyDict::new(py);
         parts.set_item("token", PyBytes::new(py, &self.token.encode()))?;
-        parts.set_item("settled", self.settled)?;
+        parts.set_item("resolved", self.resolved)?;
         parts.set_item("condition_failed", self.condition_failed)?;
         parts.set_item("failed", self.failed)?;
         parts.set_item("first_error", first_error)?;
         model(py, "StreamSummary", &parts)
+    }
+}
+
+/// A write that was sent and is unresolved, from `ForebayError.pending`.
+#[pyclass(frozen, name = "PendingWrite", module = "forebay._native")]
+pub(crate) struct NativePendingWrite {
+    write: ProcessOwned<Mutex<Option<PendingWrite>>>,
+}
+
+#[pymethods]
+impl NativePendingWrite {
+    /// Returns the call that sends the same write again under the same sequence; can be used once.
+    fn retry(&self) -> Result<Call, CallError> {
+        native_call(|| {
+            let write = self.write.get()?.lock().take().ok_or_else(|| {
+                let message = "the write was already retried; retry the write of its newest error";
+                Error::invalid_argument(message)
+            })?;
+            Ok(Call::new(async { write.retry().await }))
+        })
+    }
+}
+
+impl IntoPython for PendingWrite {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let write = ProcessOwned::new("write", Mutex::new(Some(*self)));
+        Ok(Bound::new(py, NativePendingWrite { write })?.into_any())
+    }
+}
+
+impl From<WriteError> for CallError {
+    fn from(failed: WriteError) -> Self {
+        let error = failed.error().clone();
+        let pending = failed.into_pending().map(|write| Box::new(write) as Box<dyn IntoPython>);
+        Self::Forebay(error, pending)
     }
 }

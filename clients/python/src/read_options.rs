@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use forebay::reads::{DocumentKey, Read};
+use forebay::reads::{DocumentKey, ReadOptions};
 use forebay::schema::{PartitionId, StoreId};
 use forebay::{Error, Reader};
 use forebay_wire::token::Token;
@@ -50,15 +50,15 @@ pub(crate) fn wait_for<T: Send>(
     }
 }
 
-/// The wait and the staleness bound of a read.
-pub(crate) struct ReadOptions {
-    read: Read,
+/// The arguments of a read: its wait, and the staleness bound.
+pub(crate) struct ReadArguments {
+    read: ReadOptions,
     waits: bool,
     /// The staleness bound.
     pub(crate) max_staleness: Option<Duration>,
 }
 
-impl ReadOptions {
+impl ReadArguments {
     /// Builds the wait and the bound from the keywords of a read.
     pub(crate) fn of(
         after: Option<&[u8]>,
@@ -69,9 +69,9 @@ impl ReadOptions {
         let max_staleness = max_staleness.map(duration_of).transpose()?;
         let timeout = || duration_of(timeout.unwrap_or(READ_TIMEOUT));
         let read = match (after, latest) {
-            (None, false) => Read::local(),
-            (Some(token), false) => Read::after_token(Token::decode(token)?, timeout()?),
-            (None, true) => Read::latest(timeout()?),
+            (None, false) => ReadOptions::local(),
+            (Some(token), false) => ReadOptions::after(Token::decode(token)?, timeout()?),
+            (None, true) => ReadOptions::latest(timeout()?),
             (Some(_), true) => {
                 let message = "the read has a token and asks for the latest, which includes every \
                     token; give one of the two";
@@ -82,7 +82,7 @@ impl ReadOptions {
     }
 
     /// Returns the read, for a request to a node.
-    pub(crate) fn into_read(self) -> Read {
+    pub(crate) fn into_read(self) -> ReadOptions {
         match self.max_staleness {
             Some(bound) => self.read.max_staleness(bound),
             None => self.read,
@@ -115,7 +115,7 @@ impl ReadOptions {
 pub(crate) struct LocalRead {
     pub(crate) reader: ObjectGuard<Reader>,
     pub(crate) store: StoreId,
-    pub(crate) options: ReadOptions,
+    pub(crate) options: ReadArguments,
 }
 
 impl LocalRead {

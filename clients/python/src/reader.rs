@@ -20,14 +20,14 @@ use crate::buffer::OutArray;
 use crate::error::{CallError, native_call};
 use crate::field_handle::NativeFieldHandle;
 use crate::fork_aware_reader::{ForkAwareReader, ReopenableReader};
-use crate::gather::{Arrays, Plan, gather, plan_gather, presence_code};
+use crate::gather::{Arrays, Plan, gather, make_plan, presence_code};
 use crate::key::{KeyObjects, key_of};
 use crate::memory::NativeMemory;
 use crate::open_options::ReaderKeywords;
 use crate::open_reader::{OpenedReader, open};
 use crate::process::{self, ObjectGuard};
 use crate::python::{IntoPython, class};
-use crate::read_options::{DefaultValue, LocalRead, ReadOptions, wait_for};
+use crate::read_options::{DefaultValue, LocalRead, ReadArguments, wait_for};
 use crate::reader_calls::{NativeReaderCalls, SharedReader, await_ready, await_token, verify};
 use crate::results::{
     BatchRead, PackedBuffers, check_statuses, copy_field, document_object, read_documents,
@@ -50,7 +50,7 @@ impl NativeReader {
     #[new]
     #[pyo3(signature = (
         source, store, *, partitions=None, allow_incomplete_reads=false, ready_max_staleness=None,
-        open_timeout=None, checkpoint_dir=None, checkpoint_every=None, memory_limit=None,
+        open_timeout=None, checkpoint_dir=None, checkpoint_interval=None, memory_limit=None,
         spill_limit=0, snapshots=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
@@ -63,7 +63,7 @@ impl NativeReader {
         ready_max_staleness: Option<f64>,
         open_timeout: Option<f64>,
         checkpoint_dir: Option<PathBuf>,
-        checkpoint_every: Option<f64>,
+        checkpoint_interval: Option<f64>,
         memory_limit: Option<u64>,
         spill_limit: u64,
         snapshots: Option<String>,
@@ -84,7 +84,7 @@ impl NativeReader {
                 ready_max_staleness,
                 open_timeout,
                 checkpoint_dir,
-                checkpoint_every,
+                checkpoint_interval,
                 memory_limit,
                 spill_limit,
                 snapshots,
@@ -332,15 +332,15 @@ impl NativeReader {
         native_call(|| NativeFieldHandle::resolve(&*self.reader(py)?, self.store, name, r#type))
     }
 
-    /// Plans a gather; `Reader.plan` is the convenient form.
+    /// Plans a gather; `Reader.plan_gather` is the convenient form.
     #[pyo3(signature = (fields, dtype, lossy))]
-    fn plan_gather(
+    fn make_plan(
         &self,
         fields: &Bound<'_, PyAny>,
         dtype: &str,
         lossy: bool,
     ) -> Result<Plan, CallError> {
-        native_call(|| plan_gather(&*self.reader(fields.py())?, self.store, fields, dtype, lossy))
+        native_call(|| make_plan(&*self.reader(fields.py())?, self.store, fields, dtype, lossy))
     }
 
     /// Fills arrays; `Reader.gather` is the convenient form.
@@ -424,8 +424,9 @@ impl NativeReader {
         native_call(|| Ok(self.reader(py)?.schema_version().0))
     }
 
-    /// Returns the definition at the schema version `schema_version`.
-    fn schema<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, CallError> {
+    /// Definition at the schema version `schema_version`.
+    #[getter]
+    fn definition<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, CallError> {
         native_call(|| definition_object(py, &self.reader(py)?.schema().definition))
     }
 
@@ -493,9 +494,9 @@ impl NativeReader {
         native_call(|| {
             let timeout = duration_of(timeout)?;
             let Some(reader) = self.inner.take() else { return Ok(()) };
-            reader.close();
+            reader.begin_close();
             if self.inner.keeps_checkpoints()
-                && let Err(error) = process::wait(py, reader.shut_down(timeout))?
+                && let Err(error) = process::wait(py, reader.close(timeout))?
             {
                 tracing::warn!(store = %self.name, %error, "closed without the last checkpoints");
             }
@@ -526,7 +527,7 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<LocalRead, CallError> {
         let (reader, timeout) = self.inner.reader(py, timeout)?;
-        let options = ReadOptions::of(after, latest, max_staleness, timeout)?;
+        let options = ReadArguments::of(after, latest, max_staleness, timeout)?;
         Ok(LocalRead { reader, store: self.store, options })
     }
 

@@ -15,9 +15,9 @@ use crate::key::KeyObjects;
 use crate::log;
 use crate::process::ProcessObject;
 use crate::python::IntoPython;
-use crate::read_options::ReadOptions;
+use crate::read_options::ReadArguments;
 use crate::schema::duration_of;
-use crate::verification::Verification;
+use crate::verification::ReaderVerification;
 
 /// The reader during a wait.
 pub(crate) type SharedReader = Arc<ProcessObject<Reader>>;
@@ -69,7 +69,7 @@ impl NativeReaderCalls {
     ) -> Result<Call, CallError> {
         native_call(|| {
             let reader = self.reader.get()?;
-            let options = ReadOptions::of(after, latest, None, timeout)?;
+            let options = ReadArguments::of(after, latest, None, timeout)?;
             let partitions = reader.partitions_of(&KeyObjects::of(keys)?.keys()?)?;
             Ok(options.call(&reader, partitions))
         })
@@ -90,8 +90,8 @@ impl NativeReaderCalls {
             let (name, keeps) = (self.store_name.clone(), self.reader.keeps_checkpoints());
             Ok(Call::new(async move {
                 let Some(reader) = taken else { return Ok::<_, Error>(()) };
-                reader.close();
-                if keeps && let Err(error) = reader.shut_down(timeout).await {
+                reader.begin_close();
+                if keeps && let Err(error) = reader.close(timeout).await {
                     tracing::warn!(store = %name, %error, "closed without the last checkpoints");
                 }
                 Ok(())
@@ -133,6 +133,6 @@ pub(crate) async fn verify(
     reader: SharedReader,
     partition: u32,
     timeout: Duration,
-) -> forebay::Result<Verification> {
-    Verification::of(&reader, partition, timeout).await
+) -> forebay::Result<ReaderVerification> {
+    ReaderVerification::of(&reader, partition, timeout).await
 }

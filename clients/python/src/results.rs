@@ -118,7 +118,7 @@ impl BatchRead<'_> {
         mut visit: impl FnMut(Option<&RowRef<'_>>) -> forebay::Result<()>,
     ) -> forebay::Result<Vec<u8>> {
         let mut codes = Vec::with_capacity(if self.statuses { self.keys.count() } else { 0 });
-        view.multi_get(self.keys, |place, answer| {
+        view.get_many(self.keys, |place, answer| {
             if self.statuses {
                 codes.push(status_code(answer.status()));
             }
@@ -207,7 +207,7 @@ pub(crate) fn read_packed<'py>(
 ) -> Result<PackedBuffers<'py>, CallError> {
     let mut packed = PackedValues::default();
     py.detach(|| {
-        reader.read_local(max_staleness, |view| view.multi_get_packed(keys, handle, &mut packed))
+        reader.read_local(max_staleness, |view| view.get_packed(keys, handle, &mut packed))
     })?;
     let (statuses, presences) = (packed.statuses.into_iter(), packed.presences.into_iter());
     Ok((

@@ -88,15 +88,15 @@ fn options_of(
     ttl: Option<f64>,
     versioned: bool,
     heartbeat: f64,
-    log_window: Option<f64>,
-    log_bytes: Option<u64>,
+    log_retention: Option<f64>,
+    log_retention_bytes: Option<u64>,
 ) -> Result<StoreOptions> {
     Ok(StoreOptions {
         ttl_us: micros_of(ttl)?,
         versioned,
         heartbeat_ms: heartbeat_ms_of(heartbeat)?,
-        log_window_us: micros_of(log_window)?,
-        log_bytes,
+        log_retention_us: micros_of(log_retention)?,
+        log_retention_bytes,
     })
 }
 
@@ -168,7 +168,7 @@ impl NewStore {
     #[new]
     #[pyo3(signature = (
         name, *, key, partitions, fields, partition_key, key_value, ttl, versioned, heartbeat,
-        log_window, log_bytes=None, stream=false, event_time=None
+        log_retention, log_retention_bytes=None, stream=false, event_time=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -181,8 +181,8 @@ impl NewStore {
         ttl: Option<f64>,
         versioned: bool,
         heartbeat: f64,
-        log_window: Option<f64>,
-        log_bytes: Option<u64>,
+        log_retention: Option<f64>,
+        log_retention_bytes: Option<u64>,
         stream: bool,
         event_time: Option<String>,
     ) -> Result<Self, CallError> {
@@ -195,7 +195,8 @@ impl NewStore {
             spec.fields.extend(fields.into_iter().map(|field| field.spec));
             spec.partition_key = partition_key;
             spec.stream = stream.then_some(StreamSpec { event_time });
-            spec.options = options_of(ttl, versioned, heartbeat, log_window, log_bytes)?;
+            spec.options =
+                options_of(ttl, versioned, heartbeat, log_retention, log_retention_bytes)?;
             Ok(Self { spec })
         })
     }
@@ -278,16 +279,16 @@ impl NewAlteration {
     /// omitted option is unset: to change one, take the others from the definition.
     #[staticmethod]
     #[pyo3(signature = (
-        *, ttl=None, versioned=false, heartbeat=1.0, log_window=None, log_bytes=None
+        *, ttl=None, versioned=false, heartbeat=1.0, log_retention=None, log_retention_bytes=None
     ))]
     fn set_options(
         ttl: Option<f64>,
         versioned: bool,
         heartbeat: f64,
-        log_window: Option<f64>,
-        log_bytes: Option<u64>,
+        log_retention: Option<f64>,
+        log_retention_bytes: Option<u64>,
     ) -> Result<Self, CallError> {
-        let options = options_of(ttl, versioned, heartbeat, log_window, log_bytes)?;
+        let options = options_of(ttl, versioned, heartbeat, log_retention, log_retention_bytes)?;
         Ok(Alteration::SetOptions(options).into())
     }
 }
@@ -322,7 +323,7 @@ pub(crate) fn definition_object<'py>(
     parts.set_item("version", definition.version.0)?;
     parts.set_item("key", definition.key_type.name())?;
     parts.set_item("partition_key", partition_key.map(|field| field.name.as_str()))?;
-    parts.set_item("partitions", definition.written().partitions.0)?;
+    parts.set_item("partitions", definition.write_logs().partitions.0)?;
     parts.set_item("fields", fields.to_tuple())?;
     parts.set_item("key_value", definition.key_value)?;
     parts.set_item("stream", definition.stream.is_some())?;
@@ -330,8 +331,8 @@ pub(crate) fn definition_object<'py>(
     parts.set_item("ttl", seconds_of(definition.options.ttl_us))?;
     parts.set_item("versioned", definition.options.versioned)?;
     parts.set_item("heartbeat", f64::from(definition.options.heartbeat_ms) / 1e3)?;
-    parts.set_item("log_window", seconds_of(definition.options.log_window_us))?;
-    parts.set_item("log_bytes", definition.options.log_bytes)?;
+    parts.set_item("log_retention", seconds_of(definition.options.log_retention_us))?;
+    parts.set_item("log_retention_bytes", definition.options.log_retention_bytes)?;
     Ok(model(py, "Definition", &parts)?)
 }
 

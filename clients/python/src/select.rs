@@ -3,7 +3,7 @@
 
 use std::ops;
 
-use forebay::reads::{DocumentKey, Select, Selected, SelectedColumn, SelectedEvent};
+use forebay::reads::{DocumentKey, Event, EventColumn, EventQuery, EventQueryResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDateTime, PyDict, PyList};
 
@@ -30,20 +30,20 @@ impl SelectCriteria<'_> {
     ///
     /// # Errors
     /// `InvalidArgument` for objects that are not a key or a value.
-    pub(crate) fn narrow(self, mut select: Select) -> Result<Select, CallError> {
+    pub(crate) fn narrow(self, mut select: EventQuery) -> Result<EventQuery, CallError> {
         if let Some(key) = &self.key {
             select = select.key(key_of(key)?);
         }
         if let Some((column, value)) = self.equal {
             select = select.equal(column, value_of(&value)?);
         }
-        if let Some((column, from, to)) = self.between {
+        if let Some((column, start, end)) = self.between {
             let value = |object: Option<Bound<'_, PyAny>>| {
                 object.map(|object| value_of(&object)).transpose()
             };
-            let from = value(from)?.map_or(ops::Bound::Unbounded, ops::Bound::Included);
-            let to = value(to)?.map_or(ops::Bound::Unbounded, ops::Bound::Excluded);
-            select = select.between(column, (from, to));
+            let start = value(start)?.map_or(ops::Bound::Unbounded, ops::Bound::Included);
+            let end = value(end)?.map_or(ops::Bound::Unbounded, ops::Bound::Excluded);
+            select = select.between(column, (start, end));
         }
         Ok(select)
     }
@@ -59,8 +59,8 @@ pub(crate) fn time_of(
     timestamp_of(time).map(forebay::schema::Timestamp::from_micros)
 }
 
-impl IntoPython for Selected {
-    /// Returns a `forebay.SelectResult`.
+impl IntoPython for EventQueryResult {
+    /// Returns a `forebay.EventQueryResult`.
     ///
     /// # Errors
     /// `InvalidArgument` for a time outside datetime's range; `Corrupt` for a key that is invalid
@@ -74,22 +74,19 @@ impl IntoPython for Selected {
         parts.set_item("columns", columns.to_tuple())?;
         parts.set_item("events", events)?;
         parts.set_item("token", PyBytes::new(py, &self.token.encode()))?;
-        model(py, "SelectResult", &parts)
+        model(py, "EventQueryResult", &parts)
     }
 }
 
-fn column_object<'py>(py: Python<'py>, column: &SelectedColumn) -> PyResult<Bound<'py, PyAny>> {
+fn column_object<'py>(py: Python<'py>, column: &EventColumn) -> PyResult<Bound<'py, PyAny>> {
     let parts = PyDict::new(py);
     parts.set_item("id", column.id.0)?;
     parts.set_item("name", &column.name)?;
     parts.set_item("type", column.field_type.to_string())?;
-    model(py, "SelectedColumn", &parts)
+    model(py, "EventColumn", &parts)
 }
 
-fn event_object<'py>(
-    py: Python<'py>,
-    event: &SelectedEvent,
-) -> Result<Bound<'py, PyAny>, CallError> {
+fn event_object<'py>(py: Python<'py>, event: &Event) -> Result<Bound<'py, PyAny>, CallError> {
     let columns = PyDict::new(py);
     for (column, value) in event.values() {
         let value = value.map(|value| object_of(py, value)).transpose()?;
@@ -103,5 +100,5 @@ fn event_object<'py>(
     parts.set_item("offset", event.offset.0)?;
     parts.set_item("place", event.place)?;
     parts.set_item("columns", columns)?;
-    Ok(model(py, "SelectedEvent", &parts)?)
+    Ok(model(py, "Event", &parts)?)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay::status::{
-    CheckpointCounts, Counts, Fetching, PartitionStatus, ReaderMetrics, ReaderStatus,
+    CheckpointCounts, Counts, PartitionStatus, ReaderMetrics, ReaderStatus, SnapshotDownload,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -26,8 +26,8 @@ pub(crate) fn status_object<'py>(
     parts.set_item("store", &status.store)?;
     parts.set_item("is_ready", status.is_ready)?;
     parts.set_item("phase", status.phase.name())?;
-    parts.set_item("percent", status.percent)?;
-    parts.set_item("remaining", seconds(status.remaining))?;
+    parts.set_item("bootstrap_percent", status.bootstrap_percent)?;
+    parts.set_item("bootstrap_remaining", seconds(status.bootstrap_remaining))?;
     parts.set_item("age", seconds(status.age))?;
     parts.set_item("schema_version", status.schema_version.0)?;
     parts.set_item("partitions", partitions.to_tuple())?;
@@ -47,38 +47,38 @@ fn partition_object<'py>(
     parts.set_item("log_id", status.log_id.map(|log| log.0))?;
     parts.set_item("position", status.position.map(|position| position.to_string()))?;
     parts.set_item("offset_applied", status.offset_applied.0)?;
-    parts.set_item("end", status.end.0)?;
+    parts.set_item("end_offset", status.end_offset.0)?;
     parts.set_item("lag_records", status.lag_records)?;
     parts.set_item("age", seconds(status.age))?;
     parts.set_item("clock_error", seconds(status.clock_error))?;
     parts.set_item("schema_version", status.schema_version.0)?;
     parts.set_item("documents", status.documents)?;
-    parts.set_item("bytes", status.bytes)?;
-    parts.set_item("percent", status.catch_up.percent())?;
-    let fetching = status.fetching.map(|fetching| fetching_object(py, fetching));
-    parts.set_item("fetching", fetching.transpose()?)?;
-    let reason = status.rebuilding.as_ref().map(|rebuilding| &rebuilding.reason);
-    parts.set_item("rebuilding", error(reason)?)?;
-    parts.set_item("halted", error(status.halted.as_ref())?)?;
-    parts.set_item("trouble", error(status.trouble.as_ref())?)?;
+    parts.set_item("document_bytes", status.document_bytes)?;
+    parts.set_item("catch_up_percent", status.catch_up.percent())?;
+    let download = status.snapshot_download.map(|download| download_object(py, download));
+    parts.set_item("snapshot_download", download.transpose()?)?;
+    let reason = status.rebuild.as_ref().map(|rebuild| &rebuild.reason);
+    parts.set_item("rebuild_reason", error(reason)?)?;
+    parts.set_item("fatal_error", error(status.fatal_error.as_ref())?)?;
+    parts.set_item("last_error", error(status.last_error.as_ref())?)?;
     parts.set_item("counts", counts_object(py, &status.counts)?)?;
     Ok(model(py, "PartitionStatus", &parts)?)
 }
 
-fn fetching_object(py: Python<'_>, fetching: Fetching) -> PyResult<Bound<'_, PyAny>> {
+fn download_object(py: Python<'_>, download: SnapshotDownload) -> PyResult<Bound<'_, PyAny>> {
     let parts = PyDict::new(py);
-    parts.set_item("bytes", fetching.bytes)?;
-    parts.set_item("bytes_in_all", fetching.bytes_in_all)?;
+    parts.set_item("bytes", download.bytes)?;
+    parts.set_item("bytes_in_all", download.bytes_in_all)?;
     model(py, "SnapshotDownload", &parts)
 }
 
 fn counts_object<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyAny>> {
     let parts = PyDict::new(py);
-    parts.set_item("applied", counts.applied)?;
-    parts.set_item("read_bytes", counts.read_bytes)?;
-    parts.set_item("skipped", counts.skipped)?;
-    parts.set_item("repeats", counts.repeats)?;
-    parts.set_item("too_large", counts.too_large)?;
+    parts.set_item("records_applied", counts.records_applied)?;
+    parts.set_item("log_bytes_read", counts.log_bytes_read)?;
+    parts.set_item("records_skipped", counts.records_skipped)?;
+    parts.set_item("duplicates_skipped", counts.duplicates_skipped)?;
+    parts.set_item("oversized_skipped", counts.oversized_skipped)?;
     parts.set_item("log_errors", counts.log_errors)?;
     parts.set_item("rebuilds", counts.rebuilds)?;
     parts.set_item("bootstraps", counts.bootstraps)?;
@@ -97,7 +97,7 @@ fn checkpoints_object<'py>(
     parts.set_item("restored", counts.restored)?;
     parts.set_item("damaged", counts.damaged)?;
     parts.set_item("ignored", counts.ignored)?;
-    parts.set_item("blocks_mended", counts.blocks_mended)?;
+    parts.set_item("blocks_repaired", counts.blocks_repaired)?;
     model(py, "CheckpointCounts", &parts)
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn metrics_object<'py>(
     parts.set_item("memory_limit", metrics.memory.limit)?;
     parts.set_item("spilled_bytes", metrics.memory.spilled)?;
     parts.set_item("spill_limit", metrics.memory.spill_limit)?;
-    parts.set_item("records", counts_object(py, &metrics.records)?)?;
+    parts.set_item("counts", counts_object(py, &metrics.counts)?)?;
     parts.set_item("status", status_object(py, &metrics.status)?)?;
     Ok(model(py, "ReaderMetrics", &parts)?)
 }

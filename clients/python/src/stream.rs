@@ -43,7 +43,7 @@ impl NativeStream {
         let room = options.changes_max;
         let mut stream = store.write_stream(options)?;
         if let Some(deadline) = deadline {
-            stream = stream.with_deadline(deadline);
+            stream = stream.deadline(deadline);
         }
         let held = StoreStream { store: store.clone(), stream: Mutex::new(stream) };
         Ok(Self { held: ProcessOwned::new("stream", held), room })
@@ -52,7 +52,7 @@ impl NativeStream {
 
 #[pymethods]
 impl NativeStream {
-    /// Most unsettled changes.
+    /// Most unresolved changes.
     #[getter]
     fn room(&self) -> usize {
         self.room
@@ -81,7 +81,7 @@ impl NativeStream {
         })
     }
 
-    /// Returns the call that waits until every write that was sent is settled.
+    /// Returns the call that waits until every write that was sent is resolved.
     fn flush(&self) -> Result<Call, CallError> {
         native_call(|| {
             let held = self.held.get()?.to_arc();
@@ -97,7 +97,7 @@ impl NativeStream {
         })
     }
 
-    /// Ends the stream; unsettled writes are given up.
+    /// Ends the stream; unresolved writes are given up.
     fn close(&self) {
         drop(self.held.take());
     }
@@ -173,14 +173,14 @@ impl NativeAcknowledgement {
                     None => outcome.await,
                     Some(timeout) => tokio::time::timeout(timeout, outcome)
                         .await
-                        .unwrap_or_else(|_| Err(not_settled())),
+                        .unwrap_or_else(|_| Err(not_resolved())),
                 }
             }))
         })
     }
 }
 
-fn not_settled() -> Error {
-    let message = "the write is not settled yet, and the stream continues with it; wait again";
+fn not_resolved() -> Error {
+    let message = "the write is not resolved yet, and the stream continues with it; wait again";
     Error::new(ErrorCode::DeadlineExceeded, message)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay::Reader;
 use forebay::reads::DocumentKey;
 use forebay::schema::{Definition, PartitionId};
-use forebay::status::{Difference, Verified};
+use forebay::status::{Difference, Verification};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -14,12 +14,12 @@ use crate::key::key_object;
 use crate::python::{IntoPython, model};
 
 /// The result of a comparison, and the definition that decodes its keys.
-pub(crate) struct Verification {
-    verified: Verified,
+pub(crate) struct ReaderVerification {
+    verified: Verification,
     definition: Definition,
 }
 
-impl Verification {
+impl ReaderVerification {
     /// Compares a partition of a reader with the shard of its node.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Verification {
     }
 }
 
-impl IntoPython for Verification {
+impl IntoPython for ReaderVerification {
     /// Returns a `forebay.Verification`.
     fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let Self { verified, definition } = *self;
@@ -52,7 +52,7 @@ impl IntoPython for Verification {
 
 fn differences<'py>(
     py: Python<'py>,
-    verified: &Verified,
+    verified: &Verification,
     definition: &Definition,
 ) -> Result<Bound<'py, PyList>, CallError> {
     let named = verified.differences.iter().map(|(key, difference)| {

@@ -19,8 +19,8 @@ def reader(stores: Stores) -> forebay.Reader:
     return reader
 
 
-def test_a_reused_array_takes_its_first_rows(reader: forebay.Reader) -> None:
-    plan = reader.plan(["a", "v"])
+def test_reused_array_receives_the_matrix_in_its_first_rows(reader: forebay.Reader) -> None:
+    plan = reader.plan_gather(["a", "v"])
     out = np.full((5, 3), 9, np.float32)
     matrix = reader.gather(plan, KEYS, out=out)
     assert np.shares_memory(matrix, out)
@@ -28,8 +28,8 @@ def test_a_reused_array_takes_its_first_rows(reader: forebay.Reader) -> None:
     assert out[3:].tolist() == [[9] * 3] * 2
 
 
-def test_arrays_that_do_not_fit_are_refused_untouched(reader: forebay.Reader) -> None:
-    plan = reader.plan(["a", "v"])
+def test_misfitting_arrays_are_refused_untouched(reader: forebay.Reader) -> None:
+    plan = reader.plan_gather(["a", "v"])
     frozen = np.full((3, 3), 9, np.float32)
     frozen.flags.writeable = False
     unaligned = np.full(37, 9, np.uint8)[1:].view(np.float32).reshape(3, 3)
@@ -61,48 +61,50 @@ def test_arrays_that_do_not_fit_are_refused_untouched(reader: forebay.Reader) ->
         reader.gather(plan, KEYS, out=[[0.0] * 3] * 3)  # type: ignore[arg-type]
 
 
-def test_every_matrix_type(reader: forebay.Reader) -> None:
-    assert reader.gather(reader.plan(["i"], "int64"), KEYS).tolist() == [[4], [0], [4]]
+def test_gather_fills_every_matrix_type(reader: forebay.Reader) -> None:
+    assert reader.gather(reader.plan_gather(["i"], "int64"), KEYS).tolist() == [[4], [0], [4]]
     for dtype in ("float32", "float64", "int32", "int64"):
-        plan = reader.plan(["a", "i"], dtype, lossy=True)
+        plan = reader.plan_gather(["a", "i"], dtype, lossy=True)
         matrix = reader.gather(plan, KEYS)
         assert matrix.dtype == dtype and matrix.tolist() == [[1, 4], [0, 0], [1, 4]]
     with pytest.raises(forebay.InvalidArgumentError, match="float16"):
-        reader.plan(["a"], "float16")  # type: ignore[arg-type]
+        reader.plan_gather(["a"], "float16")  # type: ignore[arg-type]
 
 
-def test_int64_keys_come_as_arrays(stores: Stores) -> None:
+def test_int64_keys_are_accepted_as_arrays(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"}, key="int64")
-    store.batch(forebay.upsert(key, {"a": key * 2}) for key in range(1000)).complete()
+    store.batch(forebay.upsert(key, {"a": key * 2}) for key in range(1000)).require_complete()
     keys = np.arange(-10, 1000, dtype=np.int64)
     expected = [None] * 10 + [key * 2 for key in range(1000)]
     assert reader.get_many(keys, "a", None, latest=True) == expected
     assert reader.get_many(keys[::-1], "a", None) == expected[::-1]
-    plan = reader.plan(["a"], "int64")
+    plan = reader.plan_gather(["a"], "int64")
     assert reader.gather(plan, keys)[10:, 0].tolist() == expected[10:]
     for wrong in (keys.astype(np.float64), keys.reshape(2, -1)):
         with pytest.raises(forebay.InvalidArgumentError):
             reader.get_many(wrong, "a")  # type: ignore[arg-type]
 
 
-def test_a_vector_that_was_read_is_a_copy(reader: forebay.Reader) -> None:
+def test_returned_vector_is_a_copy(reader: forebay.Reader) -> None:
     vector = reader.get("k", "v")
     assert isinstance(vector, np.ndarray) and not vector.flags.writeable
     reader.close()
     assert vector.tolist() == [2, 3]
 
 
-def test_plans_and_handles_are_of_one_store(reader: forebay.Reader, stores: Stores) -> None:
+def test_plans_and_handles_of_another_store_are_refused(
+    reader: forebay.Reader, stores: Stores
+) -> None:
     _, other = stores.create({"a": "float32"})
     out = np.full((1, 1), 9, np.float32)
     with pytest.raises(forebay.InvalidArgumentError):
-        reader.gather(other.plan(["a"]), ["k"], out=out)
+        reader.gather(other.plan_gather(["a"]), ["k"], out=out)
     with pytest.raises(forebay.InvalidArgumentError):
         reader.get("none", other.field("a"))
     assert out.tolist() == [[9]]
 
 
-def test_a_packed_batch_is_four_buffers_and_no_object_per_value() -> None:
+def test_packed_batch_has_four_buffers_and_no_object_per_value() -> None:
     rows: dict[str, forebay.Fields] = {
         "one": {"s": "h\u00e9llo", "b": b""},
         "null": {"s": None},
@@ -147,7 +149,7 @@ def test_a_packed_batch_is_four_buffers_and_no_object_per_value() -> None:
         assert users.get_packed(keys, "s").statuses.tolist() == [KeyStatus.UNAVAILABLE] * 4
 
 
-def test_a_value_comes_into_the_callers_buffer() -> None:
+def test_value_is_copied_into_the_callers_buffer() -> None:
     text = "h\u00e9llo"
     rows: dict[str, forebay.Fields] = {
         "one": {"s": text, "b": b"\0\1\2"},
@@ -178,7 +180,7 @@ def test_a_value_comes_into_the_callers_buffer() -> None:
         block.clear()
 
 
-def test_buffers_that_do_not_fit_are_refused_untouched() -> None:
+def test_misfitting_buffers_are_refused_untouched() -> None:
     with forebay.Reader.in_memory({"b": "bytes", "i": "int64"}, {"k": {"b": b"123"}}) as users:
         frozen = np.full(8, 9, np.uint8)
         frozen.flags.writeable = False

@@ -31,7 +31,7 @@ def test_many_writes_in_flight_add_up(server: Server, stores: Stores) -> None:
     assert reader.get_many([f"k{at}" for at in range(5)], "n") == [100] * 5
 
 
-def test_administration_and_every_write(server: Server) -> None:
+def test_async_client_administers_stores_and_sends_every_write(server: Server) -> None:
     async def main() -> None:
         async with forebay.AsyncClient(server.endpoint) as client:
             name = new_name()
@@ -42,7 +42,7 @@ def test_administration_and_every_write(server: Server) -> None:
             assert (await store.upsert("k", {"a": 2}, if_absent=True)).result == "condition_failed"
             assert (await store.upsert("k", {"a": 2}, if_newer="a")).result == "applied"
             batch = [forebay.upsert(f"k{at}", {"a": at}) for at in range(100)]
-            assert len((await store.batch(batch)).complete().results) == 100
+            assert len((await store.batch(batch)).require_complete().results) == 100
             assert (await store.delete("k")).result == "appended"
             added = [forebay.Alteration.add_field("b", "string")]
             assert (await client.alter_store(name, added)).version == 2
@@ -54,12 +54,12 @@ def test_administration_and_every_write(server: Server) -> None:
     run(main())
 
 
-def test_events_are_selected(server: Server) -> None:
+def test_async_client_selects_events(server: Server) -> None:
     async def main() -> None:
         async with forebay.AsyncClient(server.endpoint) as client:
             orders = await client.create_stream(new_name(), {"n": "int64"}, partitions=2)
             inserts = [forebay.insert("u", {"n": n}) for n in range(3)]
-            token = (await orders.batch(inserts)).complete().token
+            token = (await orders.batch(inserts)).require_complete().token
             selected = await orders.select(key="u", columns=["n"], limit=2, after=token)
             assert [event.columns for event in selected.events] == [{"n": 0}, {"n": 1}]
             with pytest.raises(forebay.InvalidArgumentError) as raised:
@@ -69,7 +69,7 @@ def test_events_are_selected(server: Server) -> None:
     run(main())
 
 
-def test_errors_are_those_of_the_client_that_waits(server: Server, stores: Stores) -> None:
+def test_async_client_raises_the_errors_of_the_sync_client(server: Server, stores: Stores) -> None:
     store, _ = stores.create({"a": "int64"})
 
     async def main() -> None:
@@ -84,7 +84,7 @@ def test_errors_are_those_of_the_client_that_waits(server: Server, stores: Store
     run(main())
 
 
-def test_the_loop_goes_on_while_a_call_waits(own_server: Server) -> None:
+def test_loop_runs_while_a_call_waits(own_server: Server) -> None:
     async def main() -> None:
         async with forebay.AsyncClient(own_server.endpoint, deadline=30) as client:
             store = await client.create_store(new_name(), {"a": "int64"}, partitions=1)
@@ -99,7 +99,7 @@ def test_the_loop_goes_on_while_a_call_waits(own_server: Server) -> None:
     run(main())
 
 
-def test_a_cancelled_call_is_given_up(own_server: Server) -> None:
+def test_cancelled_call_is_abandoned(own_server: Server) -> None:
     async def main() -> None:
         async with forebay.AsyncClient(own_server.endpoint, deadline=30) as client:
             store = await client.create_store(new_name(), {"a": "int64"}, partitions=1)

@@ -19,9 +19,9 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(main, 60))
 
 
-def test_the_loop_goes_on_while_reads_wait() -> None:
+def test_loop_runs_while_reads_wait() -> None:
     memory = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
-    plan = memory.plan(["a"], "int64")
+    plan = memory.plan_gather(["a"], "int64")
 
     async def main() -> None:
         async with forebay.AsyncReader(memory) as users:
@@ -56,7 +56,7 @@ def test_the_loop_goes_on_while_reads_wait() -> None:
     run(main())
 
 
-def test_a_reader_is_compared_with_its_node(stores: Stores) -> None:
+def test_async_reader_is_verified_with_its_node(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"}, partitions=1)
 
     async def main() -> None:
@@ -70,7 +70,7 @@ def test_a_reader_is_compared_with_its_node(stores: Stores) -> None:
     run(main())
 
 
-def test_waits_end_with_the_errors_of_the_reader() -> None:
+def test_waits_raise_the_errors_of_the_reader() -> None:
     memory = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
 
     async def main() -> None:
@@ -110,7 +110,7 @@ def test_waits_end_with_the_errors_of_the_reader() -> None:
     run(main())
 
 
-def test_a_reader_is_opened_read_and_closed_on_a_loop(
+def test_reader_is_opened_read_and_closed_on_a_loop(
     server: Server, stores: Stores, tmp_path: Path
 ) -> None:
     store, _ = stores.create(FIELDS)
@@ -129,12 +129,12 @@ def test_a_reader_is_opened_read_and_closed_on_a_loop(
             async with await client.reader(name, checkpoint_dir=tmp_path) as reader:
                 await reader.await_ready(30)
                 assert await reader.get("k", "a", latest=True) == 2
-                return reader.reader.metrics().records.checkpoints.restored
+                return reader.reader.metrics().counts.checkpoints.restored
 
     assert run(main()) > 0
 
 
-def test_opening_fails_as_it_does_without_a_loop(server: Server) -> None:
+def test_async_open_fails_like_a_sync_open(server: Server) -> None:
     async def main() -> None:
         async with forebay.AsyncClient(server.endpoint) as client:
             with pytest.raises(forebay.NotFoundError):
@@ -143,7 +143,7 @@ def test_opening_fails_as_it_does_without_a_loop(server: Server) -> None:
     run(main())
 
 
-def test_presence_tells_three_answers_apart() -> None:
+def test_presence_distinguishes_value_null_and_absent() -> None:
     rows: dict[str, forebay.Fields] = {"k": {"a": 1}, "n": {"a": None}, "e": {}}
     with forebay.Reader.in_memory(FIELDS, rows) as users:
         handle = users.field("a")

@@ -29,7 +29,7 @@ VALUES: dict[str, tuple[str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_large_batch_of_every_type(name: str) -> None:
+def test_large_batch_reads_every_type(name: str) -> None:
     kind, values = VALUES[name]
     rows = {f"k{n}": {name: values[n % len(values)]} for n in range(0, COUNT, 3)}
     rows.update({f"k{n}": {name: None} for n in range(1, COUNT, 3)})
@@ -43,7 +43,7 @@ def test_a_large_batch_of_every_type(name: str) -> None:
     assert [reader.get(key, name, "absent") for key in keys[:100]] == expected[:100]
 
 
-def test_a_batch_of_vectors() -> None:
+def test_batch_reads_vectors() -> None:
     vectors = np.arange(12, dtype=np.float32).reshape(6, 2)
     rows = {n: {"v": vector} for n, vector in enumerate(vectors)}
     reader = forebay.Reader.in_memory({"v": "f32[2]"}, rows, key="int64")
@@ -58,7 +58,7 @@ class Number(int):
     """A subclass of int."""
 
 
-def test_keys_of_every_kind_come_in_any_container() -> None:
+def test_batch_accepts_every_key_type_in_any_container() -> None:
     kinds: dict[str, tuple[list[Any], list[Any]]] = {
         "string": (["", "plain", "smørrebrød ☃", Text("own")], [b"plain", 1, "\udc80"]),
         "bytes": ([b"", b"plain", b"\0\xff" * 40], ["plain", 1, bytearray(b"plain")]),
@@ -79,7 +79,7 @@ def test_keys_of_every_kind_come_in_any_container() -> None:
         reader.get_many("plain", "n")
 
 
-def test_keys_of_two_parts() -> None:
+def test_batch_accepts_keys_of_two_parts() -> None:
     reader = forebay.Reader.in_memory(
         {"tenant": "int64", "n": "int64"}, key="string", partition_key="tenant"
     )
@@ -92,9 +92,9 @@ def test_keys_of_two_parts() -> None:
             reader.get_many([*keys, wrong], "n")
 
 
-def test_a_list_that_changes_during_a_batch_is_read_as_it_was(stores: Stores) -> None:
+def test_list_changed_during_a_batch_is_read_in_its_first_state(stores: Stores) -> None:
     store, reader = stores.create({"n": "int64"})
-    store.batch(forebay.upsert(f"k{n}", {"n": n}) for n in range(COUNT // 10)).complete()
+    store.batch(forebay.upsert(f"k{n}", {"n": n}) for n in range(COUNT // 10)).require_complete()
     keys: list[str] = []
     is_over = threading.Event()
 
@@ -114,7 +114,7 @@ def test_a_list_that_changes_during_a_batch_is_read_as_it_was(stores: Stores) ->
         changer.join()
 
 
-def test_threads_read_large_batches_at_the_same_time() -> None:
+def test_threads_read_large_batches_concurrently() -> None:
     reader = forebay.Reader.in_memory(
         {"n": "int64"}, {n: {"n": n} for n in range(100)}, key="int64"
     )

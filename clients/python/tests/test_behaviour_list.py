@@ -27,7 +27,7 @@ def test_every_behaviour_has_one_test_and_no_test_is_extra() -> None:
     assert tested == named
 
 
-def test_every_behaviour_says_its_rule() -> None:
+def test_every_behaviour_states_its_rule() -> None:
     """Each entry has a kind and a sentence."""
     for behaviour in tomllib.loads(LIST.read_text())["behaviour"]:
         kinds = {"writer", "reader", "schema", "lifecycle", "memory", "events", "selects"}

@@ -5,7 +5,7 @@ import doctest
 from forebay import _memory
 
 
-def test_examples_of_readers_in_memory() -> None:
+def test_examples_of_readers_in_memory_pass() -> None:
     """The class's example is a test of a program that reads."""
     # Doctest compares the class of an error, but not its module and its text.
     result = doctest.testmod(_memory, optionflags=doctest.IGNORE_EXCEPTION_DETAIL)

@@ -49,7 +49,7 @@ def _answer(connection: dbapi.Connection, sql: str) -> list[tuple[object, ...]]:
         return []
 
 
-def test_statements(connection: dbapi.Connection, stream: str) -> None:
+def test_statements_are_answered(connection: dbapi.Connection, stream: str) -> None:
     by_city = f"SELECT city, sum(price) FROM {stream} GROUP BY city ORDER BY city NULLS LAST"
     assert _answer(connection, by_city) == [("Oslo", 4), ("Rome", 8), (None, 6)]
     of_ada = f"SELECT price FROM {stream} WHERE _key = 'ada' ORDER BY price"
@@ -61,7 +61,7 @@ def test_statements(connection: dbapi.Connection, stream: str) -> None:
     assert str(table.schema.field("_time").type) == "timestamp[us, tz=UTC]"
 
 
-def test_what_there_is_is_told(connection: dbapi.Connection, stream: str) -> None:
+def test_driver_lists_server_catalog_and_schema(connection: dbapi.Connection, stream: str) -> None:
     assert connection.adbc_get_info()["vendor_name"] == "Forebay"
     found = connection.adbc_get_objects(depth="all", table_name_filter=stream).read_all()
     (catalog,) = found.to_pylist()
@@ -73,7 +73,9 @@ def test_what_there_is_is_told(connection: dbapi.Connection, stream: str) -> Non
     assert str(schema.field("price").type) == "int32"
 
 
-def test_what_is_wrong_is_told(connection: dbapi.Connection, stream: str) -> None:
+def test_wrong_statements_raise_errors_with_their_cause(
+    connection: dbapi.Connection, stream: str
+) -> None:
     for sql, word in [
         (f"SELECT nothing FROM {stream}", "nothing"),
         ("SELEKT 1", "SELEKT"),

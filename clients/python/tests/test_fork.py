@@ -11,7 +11,7 @@ from pathlib import Path
 import forebay
 import numpy as np
 import pytest
-from testing import WAIT_SECONDS, Server, Stores, eventually, keepers
+from testing import WAIT_SECONDS, Server, Stores, eventually, owners
 
 FIELDS = {"n": "int64", "s": "string"}
 
@@ -47,21 +47,21 @@ class Child:
         assert os.waitpid(self.pid, 0)[1] == 0
 
 
-def test_a_reader_with_a_directory_reads_on_in_a_child(stores: Stores, tmp_path: Path) -> None:
+def test_reader_with_a_directory_continues_in_a_child(stores: Stores, tmp_path: Path) -> None:
     store, alone = stores.create(FIELDS)
     name = store.definition.name
     reader = stores.client.reader(name, checkpoint_dir=tmp_path)
     reader.await_ready(30)
     written = store.upsert("k", {"n": 1, "s": "text"}).token
     assert reader.get("k", "n", after=written) == 1
-    handle, plan = reader.field("n"), reader.plan(["n"], "int64")
+    handle, plan = reader.field("n"), reader.plan_gather(["n"], "int64")
 
     def program(parent: Connection) -> None:
         parent.send(reader.get("k", handle))
         parent.send(reader.gather(plan, ["k", "none"]).tolist())
         parent.send(reader.get_document("k"))
         parent.send([key for key, _ in reader.scan()])
-        parent.send(reader.metrics().records.applied)
+        parent.send(reader.metrics().counts.records_applied)
         parent.send("written?")
         token = parent.recv()
         parent.send(reader.get("k", "n", after=token))
@@ -85,7 +85,7 @@ def test_a_reader_with_a_directory_reads_on_in_a_child(stores: Stores, tmp_path:
     assert child.answer() == [[1], [0]]
     assert child.answer() == {"n": 1, "s": "text"}
     assert child.answer() == ["k"]
-    assert child.answer() == 0, "the parent keeps the copy, and the child only reads it"
+    assert child.answer() == 0, "the parent owns the copy, and the child only reads it"
     assert child.answer() == "written?"
     child.send(store.upsert("k", {"n": 2}).token)
     assert child.answer() == 2
@@ -96,7 +96,7 @@ def test_a_reader_with_a_directory_reads_on_in_a_child(stores: Stores, tmp_path:
     reader.close()
 
 
-def test_a_reader_that_is_closed_in_a_child_stays_closed(stores: Stores, tmp_path: Path) -> None:
+def test_reader_closed_in_a_child_stays_closed(stores: Stores, tmp_path: Path) -> None:
     store, _ = stores.create(FIELDS)
     reader = stores.client.reader(store.definition.name, checkpoint_dir=tmp_path)
 
@@ -137,7 +137,7 @@ def test_every_descendant_opens_the_reader_once(stores: Stores, tmp_path: Path) 
     reader.close()
 
 
-def test_a_child_opens_the_reader_on_its_event_loop(stores: Stores, tmp_path: Path) -> None:
+def test_child_opens_the_reader_on_its_event_loop(stores: Stores, tmp_path: Path) -> None:
     store, _ = stores.create(FIELDS)
     reader = stores.client.reader(store.definition.name, checkpoint_dir=tmp_path)
     reader.await_ready(30)
@@ -156,7 +156,9 @@ def test_a_child_opens_the_reader_on_its_event_loop(stores: Stores, tmp_path: Pa
     reader.close()
 
 
-def test_a_child_that_cannot_open_the_reader_says_why(own_server: Server, tmp_path: Path) -> None:
+def test_child_that_cannot_open_the_reader_raises_the_cause(
+    own_server: Server, tmp_path: Path
+) -> None:
     client = forebay.Client(own_server.endpoint)
     store = client.create_store("cut_off", FIELDS, partitions=1)
     token = store.upsert("k", {"n": 1}).token
@@ -183,14 +185,14 @@ def test_a_child_that_cannot_open_the_reader_says_why(own_server: Server, tmp_pa
     client.close()
 
 
-def test_the_child_of_a_keeper_that_is_killed_keeps_the_copy(
+def test_child_of_a_killed_owner_takes_over_the_copy(
     server: Server, stores: Stores, tmp_path: Path
 ) -> None:
     store, _ = stores.create(FIELDS)
     name = store.definition.name
     before = (
         store.batch(forebay.upsert(f"k{at}", {"n": 1, "s": "x" * at}) for at in range(100))
-        .complete()
+        .require_complete()
         .token
     )
 
@@ -198,15 +200,17 @@ def test_the_child_of_a_keeper_that_is_killed_keeps_the_copy(
         parent.send((os.getpid(), reader.get_many([f"k{at}" for at in range(100)], "n")))
         while (token := parent.recv()) is not None:
             parent.send(reader.get_many([f"k{at}" for at in range(100)], "n", after=token))
-        parent.send(reader.metrics().records.applied)
+        parent.send(reader.metrics().counts.records_applied)
         reader.close()
 
-    def keeper(parent: Connection) -> None:
+    def owner(parent: Connection) -> None:
         # The program is a fork itself, so that it can be killed; it opens its own reader.
         reader = forebay.Reader(server.endpoint, name, checkpoint_dir=tmp_path)
         reader.await_ready(30)
         reader.get_many(["k0"], "n", after=before)
-        assert reader.gather(reader.plan(["n"], "int64"), ["k1"], after=before) == np.array([[1]])
+        assert reader.gather(reader.plan_gather(["n"], "int64"), ["k1"], after=before) == np.array(
+            [[1]]
+        )
         if os.fork() == 0:
             try:
                 in_child(parent, reader)
@@ -215,20 +219,20 @@ def test_the_child_of_a_keeper_that_is_killed_keeps_the_copy(
             os._exit(0)
         signal.pause()
 
-    parent = Child(keeper)
+    parent = Child(owner)
     answered = parent.answer()
     assert isinstance(answered, tuple), answered
     child, values = answered
     assert values == [1] * 100
-    assert set(keepers(tmp_path)) == {parent.pid}
+    assert set(owners(tmp_path)) == {parent.pid}
     os.kill(parent.pid, signal.SIGKILL)
     os.waitpid(parent.pid, 0)
     for round_ in range(2, 6):
         changes = (forebay.upsert(f"k{at}", {"n": forebay.increment(1)}) for at in range(100))
-        parent.send(store.batch(changes).complete().token)
+        parent.send(store.batch(changes).require_complete().token)
         assert parent.answer() == [round_] * 100
-    assert set(keepers(tmp_path)) == {child}
+    assert set(owners(tmp_path)) == {child}
     parent.send(None)
     applied = parent.answer()
     assert isinstance(applied, int) and applied > 0
-    eventually("nobody keeps the copy", lambda: set(keepers(tmp_path)) == {None})
+    eventually("nobody owns the copy", lambda: set(owners(tmp_path)) == {None})

@@ -20,12 +20,12 @@ def brought(program: str) -> set[str]:
     return HEAVY & set(ast.literal_eval(run.stdout))
 
 
-def test_an_import_brings_no_numpy_and_no_asyncio() -> None:
+def test_import_loads_neither_numpy_nor_asyncio() -> None:
     assert brought("import forebay") == set()
     assert brought("import asyncio, numpy, forebay") >= {"asyncio", "numpy"}
 
 
-def test_reads_without_arrays_do_without_numpy() -> None:
+def test_reads_without_arrays_load_no_numpy() -> None:
     opened = """
 import forebay
 reader = forebay.Reader.in_memory({"n": "int64", "v": "f32[2]"}, {"a": {"n": 1}})
@@ -34,10 +34,10 @@ assert reader.get_many(["a", "b"], "n", None) == [1, None]
 assert reader.get_document("a") == {"n": 1} and reader.metrics().hits == 3
 """
     assert "numpy" not in brought(opened)
-    assert "numpy" in brought(opened + "reader.gather(reader.plan(['n'], 'int64'), ['a'])")
+    assert "numpy" in brought(opened + "reader.gather(reader.plan_gather(['n'], 'int64'), ['a'])")
 
 
-def test_what_is_imported_later_is_there() -> None:
+def test_lazy_imports_are_available() -> None:
     listed = set(dir(forebay))
     for name in forebay.__all__:
         assert name in listed

@@ -56,7 +56,7 @@ def damaged(stores: Stores, folder: Path) -> str:
     return store.definition.name
 
 
-def test_warnings_come_with_their_context(
+def test_warnings_carry_their_context(
     kept: RecordingHandler, stores: Stores, tmp_path: Path
 ) -> None:
     name = damaged(stores, tmp_path)
@@ -69,14 +69,14 @@ def test_warnings_come_with_their_context(
     assert record.pathname.endswith(".rs") and record.lineno > 0
 
 
-def test_what_the_level_refuses_does_not_come(
+def test_records_below_the_level_are_not_delivered(
     kept: RecordingHandler, stores: Stores, tmp_path: Path
 ) -> None:
     name = damaged(stores, tmp_path)
     LOGGER.setLevel(logging.ERROR)
     with stores.client.reader(name, checkpoint_dir=tmp_path) as reader:
         reader.await_ready(30)
-        assert reader.metrics().records.checkpoints.damaged == 1
+        assert reader.metrics().counts.checkpoints.damaged == 1
     # A later warning has arrived by then, and this one would have arrived before it.
     LOGGER.setLevel(logging.WARNING)
     (tmp_path / "other").mkdir()
@@ -86,7 +86,7 @@ def test_what_the_level_refuses_does_not_come(
     assert not kept.has(name)
 
 
-def test_a_slow_handler_holds_up_nobody(
+def test_slow_handler_does_not_delay_reads(
     kept: RecordingHandler, stores: Stores, tmp_path: Path
 ) -> None:
     name = damaged(stores, tmp_path)
@@ -100,7 +100,7 @@ def test_a_slow_handler_holds_up_nobody(
     eventually("the warning", lambda: kept.has("checkpoint ignored"))
 
 
-def test_an_application_that_asked_for_nothing_sees_nothing(
+def test_application_without_logging_prints_no_records(
     stores: Stores, server: Server, tmp_path: Path
 ) -> None:
     name = damaged(stores, tmp_path)
@@ -108,7 +108,7 @@ def test_an_application_that_asked_for_nothing_sees_nothing(
 import forebay
 with forebay.Reader({server.endpoint!r}, {name!r}, checkpoint_dir={str(tmp_path)!r}) as reader:
     reader.await_ready(30)
-    assert reader.metrics().records.checkpoints.damaged == 1
+    assert reader.metrics().counts.checkpoints.damaged == 1
 """
     child = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=False, timeout=60
@@ -116,7 +116,7 @@ with forebay.Reader({server.endpoint!r}, {name!r}, checkpoint_dir={str(tmp_path)
     assert (child.returncode, child.stdout, child.stderr) == (0, b"", b"")
 
 
-def test_what_is_recorded_at_the_end_is_handed_over_and_the_process_ends(
+def test_last_records_are_delivered_before_the_process_ends(
     stores: Stores, server: Server, tmp_path: Path
 ) -> None:
     name = damaged(stores, tmp_path)
@@ -152,7 +152,7 @@ forebay.Reader({server.endpoint!r}, {name!r}, checkpoint_dir=folder).await_ready
     assert (child.returncode, child.stderr) == (0, b"")
 
 
-def test_a_child_has_records_of_its_own(stores: Stores, server: Server, tmp_path: Path) -> None:
+def test_child_process_has_its_own_records(stores: Stores, server: Server, tmp_path: Path) -> None:
     name = damaged(stores, tmp_path)
     program = f"""
 import logging, os, sys

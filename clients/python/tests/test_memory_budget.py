@@ -55,7 +55,7 @@ while True:
         metrics = reader.metrics()
         partition = metrics.status.partitions[0]
         print(json.dumps({
-            "trouble": told(partition.trouble), "answered": read(),
+            "last_error": told(partition.last_error), "answered": read(),
             "used": metrics.memory_used, "budget": metrics.memory_limit,
             "documents": partition.documents,
         }), flush=True)
@@ -69,14 +69,14 @@ print("closed", flush=True)
 class ReaderReport(TypedDict):
     """The report of a process of a group."""
 
-    trouble: list[str] | None
+    last_error: list[str] | None
     answered: int | list[str]
     used: int
     budget: int
     documents: int
 
 
-def test_beyond_its_budget_a_reader_stops_applying_and_answers_on(stores: Stores) -> None:
+def test_reader_over_its_budget_stops_applying_and_keeps_answering(stores: Stores) -> None:
     store = stores.client.create_store(new_name(), {"raw": "bytes"}, key="int64", partitions=1)
     with stores.client.reader(store.definition.name, memory_limit=BUDGET) as reader:
         reader.await_ready(WAIT_SECONDS)
@@ -85,11 +85,11 @@ def test_beyond_its_budget_a_reader_stops_applying_and_answers_on(stores: Stores
         written = [store.put(n, {"raw": VALUE[:KIB]}).token for n in range(1_000)]
         with pytest.raises(forebay.DeadlineExceededError):
             reader.get(999, "raw", after=written[-1], timeout=1)
-        eventually("it says why", lambda: reader.status().partitions[0].trouble is not None)
+        eventually("it says why", lambda: reader.status().partitions[0].last_error is not None)
         partition = reader.status().partitions[0]
-        assert isinstance(partition.trouble, forebay.LimitExceededError), partition
-        assert "raise the reader's memory budget" in str(partition.trouble)
-        assert partition.trouble.limit == BUDGET
+        assert isinstance(partition.last_error, forebay.LimitExceededError), partition
+        assert "raise the reader's memory budget" in str(partition.last_error)
+        assert partition.last_error.limit == BUDGET
         # The applied documents are visible, as of one position, and nothing after it.
         applied = partition.documents
         assert 100 < applied < 900 and partition.phase == "serving"
@@ -99,14 +99,12 @@ def test_beyond_its_budget_a_reader_stops_applying_and_answers_on(stores: Stores
         assert reader.metrics().memory_used <= BUDGET
 
 
-def test_with_room_on_disk_it_holds_what_is_beyond_its_budget(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_reader_spills_documents_beyond_its_budget(stores: Stores, tmp_path: Path) -> None:
     store = stores.client.create_store(new_name(), {"raw": "bytes"}, key="int64", partitions=1)
     values = [n.to_bytes(8, "little") + VALUE[8:KIB] for n in range(4_000)]
     for first in range(0, len(values), 40):
         some = enumerate(values[first : first + 40], first)
-        store.batch(forebay.put(n, {"raw": value}) for n, value in some).complete()
+        store.batch(forebay.put(n, {"raw": value}) for n, value in some).require_complete()
     name, room = store.definition.name, 64 * MIB
     with stores.client.reader(
         name, checkpoint_dir=tmp_path, memory_limit=BUDGET, spill_limit=room
@@ -243,8 +241,8 @@ class Member:
 
     def is_halted(self) -> bool:
         """Return whether the process applies nothing because of its memory."""
-        trouble = self.tell()["trouble"]
-        return trouble is not None and trouble[0] == "LimitExceeded"
+        last_error = self.tell()["last_error"]
+        return last_error is not None and last_error[0] == "LimitExceeded"
 
     def end(self) -> None:
         """Close the process's reader, and wait for the end of the process."""
@@ -258,7 +256,7 @@ class Member:
 
 
 @pytest.mark.parametrize("is_shared", [False, True], ids=["own", "shared"])
-def test_a_reader_in_a_control_group_is_never_killed_for_memory(
+def test_reader_in_a_control_group_is_never_killed_for_memory(
     server: Server, client: forebay.Client, tmp_path: Path, group: Group | None, is_shared: bool
 ) -> None:
     if group is None:
@@ -277,9 +275,8 @@ def test_a_reader_in_a_control_group_is_never_killed_for_memory(
                 stream.send(forebay.put(f"k{n}", {"raw": VALUE}))
         eventually("it stops applying", early.is_halted)
         told = early.tell()
-        assert (
-            told["trouble"] is not None and "raise the reader's memory budget" in told["trouble"][1]
-        )
+        last_error = told["last_error"]
+        assert last_error is not None and "raise the reader's memory budget" in last_error[1]
         assert told["answered"] == len(VALUE) and told["used"] <= told["budget"]
         assert 1 < told["documents"] < DOCUMENTS
         early.end()
@@ -296,7 +293,7 @@ def test_a_reader_in_a_control_group_is_never_killed_for_memory(
     assert group.kills() == 0
 
 
-def test_the_control_group_kills_what_has_no_budget(group: Group | None) -> None:
+def test_control_group_kills_a_process_without_a_budget(group: Group | None) -> None:
     if group is None:
         return
     program = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid()))\n"

@@ -17,7 +17,7 @@ import pytest
 from testing import Server, Stores, new_name
 
 
-def test_what_a_fork_inherits_answers_closed(server: Server, stores: Stores) -> None:
+def test_handles_inherited_by_a_fork_are_closed(server: Server, stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     name = store.definition.name
     token = store.upsert("k", {"a": 1}).token
@@ -112,9 +112,11 @@ def test_waits_let_other_threads_run(own_server: Server) -> None:
     client.close()
 
 
-def test_what_is_dropped_is_given_back(server: Server, stores: Stores) -> None:
+def test_dropped_readers_release_their_memory(server: Server, stores: Stores) -> None:
     store, reader = stores.create({"s": "string"}, partitions=1)
-    store.batch(forebay.upsert(f"k{at}", {"s": "x" * 10_000}) for at in range(1000)).complete()
+    store.batch(
+        forebay.upsert(f"k{at}", {"s": "x" * 10_000}) for at in range(1000)
+    ).require_complete()
     reader.close()
 
     def rounds(count: int) -> int:
@@ -128,12 +130,12 @@ def test_what_is_dropped_is_given_back(server: Server, stores: Stores) -> None:
         status = Path("/proc/self/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) // 1024
 
-    settled = rounds(8)
+    warm = rounds(8)
     # Each reader holds 10 MB: readers that stayed would show as 320 MB more.
-    assert rounds(32) < settled + 160
+    assert rounds(32) < warm + 160
 
 
-def test_a_process_ends_while_calls_wait(own_server: Server) -> None:
+def test_process_ends_while_calls_wait(own_server: Server) -> None:
     program = f"""
 import threading, time, forebay
 client = forebay.Client({own_server.endpoint!r}, deadline=60)

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import forebay
 import pytest
-from testing import WAIT_SECONDS, Server, Stores, eventually, keepers
+from testing import WAIT_SECONDS, Server, Stores, eventually, owners
 
 WORKERS = 4
 PARTITIONS = 2
 KEYS = [f"k{at}" for at in range(64)]
-VICTIMS = ("keeper", "keeper", "other", "keeper", "keeper", "other", "keeper")
+VICTIMS = ("owner", "owner", "other", "owner", "owner", "other", "owner")
 DOCUMENTS = 50_000
 TEXT_BYTES = 200
 
@@ -152,7 +152,7 @@ class Writer:
         times = forebay.increment(1)
         text = str(n) * (n % 50)
         changes = (forebay.upsert(key, {"n": n, "times": times, "text": text}) for key in KEYS)
-        self.written = (n, self._store.batch(changes).complete().token)
+        self.written = (n, self._store.batch(changes).require_complete().token)
 
     def _run(self) -> None:
         while not self._is_over.is_set():
@@ -188,10 +188,10 @@ def workers() -> Iterator[list[Worker]]:
         worker.forget()
 
 
-def settled_keepers(folder: Path) -> list[int]:
+def stable_owners(folder: Path) -> list[int]:
     """Wait until every copy has a maintainer; return their processes."""
-    eventually("a keeper of each copy", lambda: None not in keepers(folder))
-    return [pid for pid in keepers(folder) if pid is not None]
+    eventually("an owner of each copy", lambda: None not in owners(folder))
+    return [pid for pid in owners(folder) if pid is not None]
 
 
 def all_see(workers: list[Worker], number: int, token: bytes) -> None:
@@ -204,7 +204,7 @@ def all_see(workers: list[Worker], number: int, token: bytes) -> None:
         assert min(seen.values()) >= number
 
 
-def test_readers_go_on_when_one_of_them_is_killed(
+def test_readers_continue_when_another_reader_is_killed(
     server: Server, writer: Writer, workers: list[Worker], tmp_path: Path
 ) -> None:
     delays = random.Random()
@@ -225,21 +225,21 @@ def test_readers_go_on_when_one_of_them_is_killed(
         assert worker.line() == "ready"
     kept = set()
     for round_, victim in enumerate(VICTIMS):
-        keeping = settled_keepers(tmp_path)
+        keeping = stable_owners(tmp_path)
         assert len(keeping) == PARTITIONS
         kept.update(keeping)
-        if victim == "keeper":
+        if victim == "owner":
             kill({keeping[round_ % PARTITIONS]})
         else:
             kill({worker.pid for worker in workers} - set(keeping))
         all_see(workers, *writer.next())
         assert start().line() == "ready"
-    assert len(kept) >= VICTIMS.count("keeper") / PARTITIONS, "who is killed is followed by another"
+    assert len(kept) >= VICTIMS.count("owner") / PARTITIONS, "who is killed is followed by another"
     writer.stop()
     all_see(workers, *writer.written)
     for worker in workers:
         worker.end()
-    assert set(keepers(tmp_path)) == {None}
+    assert set(owners(tmp_path)) == {None}
 
 
 def mapped(pid: int, access: str) -> Counter[str]:
@@ -255,7 +255,7 @@ def mapped(pid: int, access: str) -> Counter[str]:
     return sizes
 
 
-def test_workers_hold_one_copy_together(
+def test_workers_share_one_copy(
     server: Server, stores: Stores, workers: list[Worker], tmp_path: Path
 ) -> None:
     store, _ = stores.create({"text": "string"}, partitions=1)
@@ -268,10 +268,10 @@ def test_workers_hold_one_copy_together(
         # The processes start one after the other, so that the first of them maintains the copy.
         workers.append(Worker(WHOLE_READER, *arguments, str(DOCUMENTS)))
         assert workers[-1].line() == "ready"
-    keeper, *followers = workers
-    assert keepers(tmp_path) == [keeper.pid]
+    owner, *followers = workers
+    assert owners(tmp_path) == [owner.pid]
     # The maintainer maps the copy twice: to write it, and to read it as all others do.
-    one_copy = mapped(keeper.pid, "rw-")["Rss"]
+    one_copy = mapped(owner.pid, "rw-")["Rss"]
     assert one_copy * 1024 > DOCUMENTS * TEXT_BYTES
     for follower in followers:
         read = mapped(follower.pid, "r--")
@@ -280,7 +280,7 @@ def test_workers_hold_one_copy_together(
         assert not mapped(follower.pid, "rw-")
     pss = sum(mapped(worker.pid, access)["Pss"] for worker in workers for access in ("rw-", "r--"))
     # The maintainer may have allocated or released space since.
-    one_copy = max(one_copy, mapped(keeper.pid, "rw-")["Rss"])
+    one_copy = max(one_copy, mapped(owner.pid, "rw-")["Rss"])
     assert pss <= 1.05 * one_copy, f"{pss} KiB, where one copy is {one_copy} KiB"
     for worker in workers:
         worker.end()

@@ -53,16 +53,18 @@ def kept(snapshot_server: Server, request: pytest.FixtureRequest) -> Iterator[Sn
     # The first snapshot's image has all documents, and only heartbeats come later.
     _keep_snapshots(snapshot_server, False)
     with forebay.Client(snapshot_server.endpoint) as client:
-        store = client.create_store(name, {"b": "bytes"}, partitions=1, log_window=0)
-        store.batch(forebay.put(key, {"b": value}) for key, value in documents.items()).complete()
+        store = client.create_store(name, {"b": "bytes"}, partitions=1, log_retention=0)
+        store.batch(
+            forebay.put(key, {"b": value}) for key, value in documents.items()
+        ).require_complete()
     _keep_snapshots(snapshot_server, True)
     with forebay.Client(snapshot_server.endpoint) as client:
 
         def is_whole() -> bool:
             with client.reader(name, snapshots=snapshots) as reader:
                 reader.await_ready(WAIT_SECONDS)
-                records = reader.metrics().records
-                return records.bootstraps > 0 and records.read_bytes < VALUE_BYTES
+                counts = reader.metrics().counts
+                return counts.bootstraps > 0 and counts.log_bytes_read < VALUE_BYTES
 
         eventually("a snapshot has the documents", is_whole)
     _keep_snapshots(snapshot_server, False)
@@ -72,7 +74,7 @@ def kept(snapshot_server: Server, request: pytest.FixtureRequest) -> Iterator[Sn
         yield SnapshotFixture(client, name, snapshots, documents, chunks)
 
 
-def test_status_says_how_far_a_snapshot_is(kept: SnapshotFixture) -> None:
+def test_status_reports_the_progress_of_a_snapshot(kept: SnapshotFixture) -> None:
     assert len(kept.chunks) > 1
     withheld = kept.chunks[0]
     fifo, whole = withheld.with_name("fifo"), withheld.with_name("whole")
@@ -83,25 +85,25 @@ def test_status_says_how_far_a_snapshot_is(kept: SnapshotFixture) -> None:
     try:
         with kept.client.reader(kept.name, snapshots=kept.snapshots) as reader:
 
-            def fetching() -> forebay.SnapshotDownload | None:
-                return reader.status().partitions[0].fetching
+            def download() -> forebay.SnapshotDownload | None:
+                return reader.status().partitions[0].snapshot_download
 
             def has_come() -> bool:
-                told = fetching()
+                told = download()
                 return told is not None and told.bytes > 0
 
             eventually("some of it is fetched", has_come)
-            told, status = fetching(), reader.status()
+            told, status = download(), reader.status()
             assert told is not None and 0 < told.bytes < told.bytes_in_all
             assert told.bytes_in_all > DOCUMENTS * VALUE_BYTES
             assert status.phase == "bootstrapping" and not status.is_ready
-            assert status.percent < 100
+            assert status.bootstrap_percent < 100
             whole.rename(withheld)
             with fifo.open("wb"):
                 pass
             reader.await_ready(WAIT_SECONDS)
             counts = reader.status().partitions[0].counts
-            assert (fetching(), counts.bootstraps, counts.bootstraps_failed) == (
+            assert (download(), counts.bootstraps, counts.bootstraps_failed) == (
                 None,
                 1,
                 1,
@@ -119,7 +121,7 @@ with forebay.Client({endpoint!r}) as client:
     reader = client.reader({name!r}, snapshots={snapshots!r}, checkpoint_dir={folder!r})
     end = time.monotonic() + {seconds}
     while time.monotonic() < end:
-        told = reader.status().partitions[0].fetching
+        told = reader.status().partitions[0].snapshot_download
         print(told.bytes_in_all - told.bytes if told else -1, flush=True)
         time.sleep(0.02)
 """
@@ -127,7 +129,7 @@ with forebay.Client({endpoint!r}) as client:
 
 @pytest.mark.parametrize("kept", [320], indirect=True)
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
-def test_a_reader_that_is_killed_goes_on_with_what_it_has_fetched(
+def test_killed_reader_resumes_with_its_fetched_chunks(
     kept: SnapshotFixture, snapshot_server: Server, tmp_path: Path, share: float
 ) -> None:
     full = [path for path in kept.chunks if path.stat().st_size > CHUNK_BYTES]
@@ -166,23 +168,23 @@ def test_a_reader_that_is_killed_goes_on_with_what_it_has_fetched(
         chunk.write_bytes(b"what nobody asks for again")
     with kept.client.reader(kept.name, snapshots=kept.snapshots, checkpoint_dir=folder) as reader:
         reader.await_ready(WAIT_SECONDS)
-        records = reader.metrics().records
-        assert (records.bootstraps, records.bootstraps_failed) == (1, 0)
+        counts = reader.metrics().counts
+        assert (counts.bootstraps, counts.bootstraps_failed) == (1, 0)
         assert kept.is_right(reader)
 
 
-def test_a_damaged_snapshot_is_counted_and_the_log_read_instead(kept: SnapshotFixture) -> None:
+def test_damaged_snapshot_is_counted_and_the_log_is_read_instead(kept: SnapshotFixture) -> None:
     damaged = kept.chunks[0]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with kept.client.reader(kept.name, snapshots=kept.snapshots) as reader:
         reader.await_ready(WAIT_SECONDS)
-        records = reader.metrics().records
-        assert records.bootstraps == 0 and records.bootstraps_failed > 0
-        assert records.read_bytes > DOCUMENTS * VALUE_BYTES
+        counts = reader.metrics().counts
+        assert counts.bootstraps == 0 and counts.bootstraps_failed > 0
+        assert counts.log_bytes_read > DOCUMENTS * VALUE_BYTES
         assert kept.is_right(reader)
 
 
-def test_an_environment_that_is_no_text_does_not_matter() -> None:
+def test_environment_that_is_no_text_is_ignored() -> None:
     script = f"""
 import sys; sys.path[:] = {sys.path!r}
 import forebay
@@ -202,7 +204,7 @@ except forebay.UnavailableError:
     assert run.stdout == "nobody listens\n"
 
 
-def test_an_async_reader_begins_with_a_snapshot(
+def test_async_reader_bootstraps_from_a_snapshot(
     kept: SnapshotFixture, snapshot_server: Server
 ) -> None:
     async def main() -> None:
@@ -211,19 +213,19 @@ def test_an_async_reader_begins_with_a_snapshot(
                 await client.reader(kept.name, snapshots="http://localhost/")
             async with await client.reader(kept.name, snapshots=kept.snapshots) as reader:
                 await reader.await_ready(WAIT_SECONDS)
-                assert reader.reader.metrics().records.bootstraps == 1
+                assert reader.reader.metrics().counts.bootstraps == 1
                 assert kept.is_right(reader.reader)
 
     asyncio.run(main())
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_reader_with_snapshots_reads_on_in_a_child(kept: SnapshotFixture, tmp_path: Path) -> None:
+def test_reader_with_snapshots_continues_in_a_child(kept: SnapshotFixture, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     reader = kept.client.reader(kept.name, checkpoint_dir=folder, snapshots=kept.snapshots)
     with reader:
         reader.await_ready(WAIT_SECONDS)
-        assert reader.metrics().records.bootstraps == 1
+        assert reader.metrics().counts.bootstraps == 1
         child = os.fork()
         if child == 0:
             # Only `_exit` may end the child: everything else of this process belongs to the parent.

@@ -23,7 +23,7 @@ def count(key: str) -> forebay.Change:
     return forebay.upsert(key, {"n": forebay.increment(1)})
 
 
-def test_outcomes_come_in_the_order_of_the_changes(stores: Stores) -> None:
+def test_outcomes_arrive_in_the_order_of_the_changes(stores: Stores) -> None:
     store, reader = stores.create({"n": "int64"}, partitions=4)
     taken = forebay.put("k0", {"n": 0}, if_absent=True)
     changes = [count("k0"), *(count(f"k{at % 50}") for at in range(999)), taken]
@@ -32,11 +32,11 @@ def test_outcomes_come_in_the_order_of_the_changes(stores: Stores) -> None:
         summary = stream.flush()
     results = [outcome.result for outcome in outcomes if isinstance(outcome, forebay.WriteOutcome)]
     assert results == ["appended"] * 1000 + ["condition_failed"]
-    assert (summary.settled, summary.condition_failed, summary.failed) == (1001, 1, 0)
+    assert (summary.resolved, summary.condition_failed, summary.failed) == (1001, 1, 0)
     assert sum(reader.get_many([f"k{at}" for at in range(50)], "n", after=summary.token)) == 1000
 
 
-def test_a_full_stream_waits_and_gives_up_at_its_deadline(own_server: Server) -> None:
+def test_full_stream_waits_until_its_deadline(own_server: Server) -> None:
     with forebay.Client(own_server.endpoint, deadline=30) as client:
         store = client.create_store(new_name(), {"n": "int64"}, partitions=1)
         stream = store.write_stream(changes_max=3, deadline=0.3)
@@ -50,7 +50,7 @@ def test_a_full_stream_waits_and_gives_up_at_its_deadline(own_server: Server) ->
         with pytest.raises(forebay.DeadlineExceededError):
             acknowledgements[0].outcome(0.1)
         own_server.thaw()
-        # The same writes settle, each once.
+        # The same writes are resolved, each once.
         assert [one.outcome(30).result for one in acknowledgements] == ["appended"] * 3
         stream.close()
         stream.close()
@@ -59,7 +59,7 @@ def test_a_full_stream_waits_and_gives_up_at_its_deadline(own_server: Server) ->
             assert reader.get("k", "n", latest=True) == 3
 
 
-def test_a_stream_goes_on_over_a_restart_of_the_server(own_server: Server) -> None:
+def test_stream_survives_a_restart_of_the_server(own_server: Server) -> None:
     with forebay.Client(own_server.endpoint, deadline=WAIT_SECONDS) as client:
         store = client.create_store(new_name(), {"n": "int64"}, partitions=2)
         with store.write_stream() as stream:
@@ -75,14 +75,14 @@ def test_a_stream_goes_on_over_a_restart_of_the_server(own_server: Server) -> No
             assert reader.get_many(keys, "n", latest=True) == [300] * 10
 
 
-def test_a_failed_write_is_its_own_and_the_end_raises_it(stores: Stores) -> None:
+def test_failed_write_fails_alone_and_the_end_raises_its_error(stores: Stores) -> None:
     store, _ = stores.create({"n": "int64"})
     stores.client.delete_store(store.definition.name)
     with pytest.raises(forebay.NotFoundError), store.write_stream() as stream:
         outcomes = list(stream.outcomes([count("k")]))
         assert [type(outcome) for outcome in outcomes] == [forebay.NotFoundError]
         summary = stream.summary()
-        assert (summary.settled, summary.failed) == (1, 1)
+        assert (summary.resolved, summary.failed) == (1, 1)
         assert type(summary.first_error) is forebay.NotFoundError
     # An exception of the block takes precedence.
     with pytest.raises(ZeroDivisionError), store.write_stream() as stream:
@@ -106,7 +106,7 @@ def test_many_threads_share_a_stream(stores: Stores) -> None:
     assert reader.get("k", "n", latest=True) == 1600
 
 
-def test_a_stream_on_an_event_loop(server: Server, stores: Stores) -> None:
+def test_stream_runs_on_an_event_loop(server: Server, stores: Stores) -> None:
     store, reader = stores.create({"n": "int64"})
 
     async def main() -> None:
@@ -122,7 +122,7 @@ def test_a_stream_on_an_event_loop(server: Server, stores: Stores) -> None:
                 # Tasks share the stream, and wait for space without blocking the loop.
                 sends = (stream.send(count("k1")) for _ in range(100))
                 await asyncio.gather(*sends)
-                assert (await stream.flush()).settled == 601
+                assert (await stream.flush()).resolved == 601
                 with pytest.raises(forebay.NotFoundError):
                     await stream.send(forebay.upsert("k", {"none": 1}))
             with pytest.raises(forebay.ClosedError):

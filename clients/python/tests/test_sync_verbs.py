@@ -7,7 +7,7 @@ from pathlib import Path
 CLIENT = Path(__file__).absolute().parents[1]
 
 
-def test_the_file_is_the_one_that_the_source_makes() -> None:
+def test_generated_file_is_up_to_date() -> None:
     """Prove that the generated file is up to date."""
     command = [sys.executable, str(CLIENT / "sync_verbs.py"), "--check"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -54,7 +54,7 @@ def runs_until_it_waits() -> Iterator[None]:
         (get_packed, b""),
     ],
 )
-def test_a_field_that_is_added_while_a_read_waits_is_found(read: Get, absent: object) -> None:
+def test_field_added_during_a_wait_is_found(read: Get, absent: object) -> None:
     with forebay.Reader.in_memory({"a": "string"}) as reader:
         # The imports of a first call release the interpreter too.
         read(reader, "a", reader.upsert("k", {"a": "old"}).token)
@@ -78,7 +78,7 @@ def test_a_field_that_is_added_while_a_read_waits_is_found(read: Get, absent: ob
 
 
 @pytest.mark.parametrize("read", [get, get_into, presence, get_many, get_packed])
-def test_a_field_that_is_not_there_behind_the_wait_is_named(read: Get) -> None:
+def test_field_missing_after_the_wait_is_named(read: Get) -> None:
     with forebay.Reader.in_memory({"a": "int64"}) as reader:
         token = reader.upsert("k", {"a": 1}).token
         with pytest.raises(forebay.NotFoundError) as unknown:

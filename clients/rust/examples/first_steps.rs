@@ -24,7 +24,7 @@ async fn main() -> forebay::Result<()> {
     let reader = Reader::open(&address, ReaderOptions::new("users")).await?;
     reader.await_ready(Duration::from_secs(10)).await?;
     reader.await_token(&written.token, Duration::from_secs(10)).await?;
-    let visits = reader.handle("visits", FieldType::INT64)?;
+    let visits = reader.field_as("visits", FieldType::INT64)?;
     let count = reader.get_i64(&visits, "ada", 0)?;
     println!("ada has visited {count} time(s)");
     Ok(())

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use forebay::reads::{CheckpointOptions, Read, ScannedDocument};
+use forebay::reads::{CheckpointOptions, ReadOptions, ScannedDocument};
 use forebay::writes::Token;
 use forebay::{Error, Reader, ReaderOptions, Result};
 
@@ -23,23 +23,23 @@ async fn main() -> Result<()> {
         [address, store, directory, how] if how == "alone" => (address, store, directory, false),
         _ => return Err(usage()),
     };
-    let every = Duration::from_millis(10);
-    let checkpoint = CheckpointOptions::new(directory).every(every).is_shared(is_shared);
+    let interval = Duration::from_millis(10);
+    let checkpoint = CheckpointOptions::new(directory).interval(interval).is_shared(is_shared);
     let options = ReaderOptions::new(store).checkpoint(checkpoint);
     let reader = Reader::open(address, options).await?;
     reader.await_ready(PATIENCE).await?;
     // A ready reader is fresh enough; this wait adds everything that was acknowledged before.
     let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
-    reader.wait(&Read::latest(PATIENCE), &partitions).await?;
-    println!("ready, {} partitions restored", reader.metrics().records.checkpoints.restored);
+    reader.wait(&ReadOptions::latest(PATIENCE), &partitions).await?;
+    println!("ready, {} partitions restored", reader.metrics().counts.checkpoints.restored);
 
     // The end of the input ends the process, whatever the reason.
     while let Some(line) = next_line().await {
         reader.await_token(&token(&line)?, PATIENCE).await?;
         print_documents(&reader)?;
     }
-    reader.shut_down(Duration::from_secs(10)).await?;
-    println!("{} checkpoints written", reader.metrics().records.checkpoints.written);
+    reader.close(Duration::from_secs(10)).await?;
+    println!("{} checkpoints written", reader.metrics().counts.checkpoints.written);
     Ok(())
 }
 

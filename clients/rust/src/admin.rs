@@ -28,7 +28,7 @@ impl Client {
     /// - `Conflict`: the name is taken.
     /// - `InvalidArgument` or `LimitExceeded`: the specification is invalid.
     /// - `UnknownOutcome`: the deadline passed and the store may exist. The same call with the same
-    ///   client settles the creation, and returns the store that the first call created.
+    ///   client resolves the creation, and returns the store that the first call created.
     pub async fn create_store(&self, spec: &StoreSpec) -> Result<Store> {
         let definition = self.definition_changes().create(spec).await?;
         Ok(Store::new(self.store_state(definition)))
@@ -45,7 +45,7 @@ impl Client {
     /// - `InvalidArgument`: the alteration would make old data unreadable; the message says why.
     /// - `Conflict`: the store has another version than `from`; the message names both versions.
     /// - `UnknownOutcome`: the deadline passed and the alteration may have happened. The same call
-    ///   with the same client settles the alteration, and alters nothing twice.
+    ///   with the same client resolves the alteration, and alters nothing twice.
     pub async fn alter_store(
         &self,
         name: &str,
@@ -64,7 +64,7 @@ impl Client {
     /// # Errors
     /// - `NotFound`: no store has this name.
     /// - `UnknownOutcome`: the deadline passed and the deletion may have happened. The same call
-    ///   with the same client settles the deletion.
+    ///   with the same client resolves the deletion.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
         self.definition_changes().delete(name).await
     }

@@ -23,7 +23,7 @@ use crate::write_builder::Write;
 /// for number in 0..10_000 {
 ///     batch.add(users.upsert(&format!("u{number}")).set("age", 41))?;
 /// }
-/// let outcome = batch.send().await?.into_complete()?;
+/// let outcome = batch.send().await?.require_complete()?;
 /// assert_eq!(outcome.results.len(), 10_000);
 /// # Ok(())
 /// # }
@@ -71,8 +71,8 @@ impl Batch {
         self
     }
 
-    /// Sends the batch, and retries unsettled changes until the outcome of each change is known. An
-    /// empty batch returns at once.
+    /// Sends the batch, and retries unresolved changes until the outcome of each change is known.
+    /// An empty batch returns at once.
     ///
     /// # Errors
     /// Errors of [`Write::send`]. An invalid change fails the batch before anything is sent. A

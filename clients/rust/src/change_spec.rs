@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
-use forebay_core::fit::{fit, fit_items};
+use forebay_core::coerce::{coerce_items, coerce_value};
 use forebay_core::id::{DocumentVersion, PartitionId, Sequence};
 use forebay_core::key::{Key, KeyType, KeyValue};
 use forebay_core::partition::partition_of;
@@ -70,7 +70,7 @@ impl OwnedKey {
                 (Key::partitioned(&given.bytes, &self.bytes)?, &given.bytes)
             }
         };
-        Ok((key, partition_of(hashed, definition.written().partitions)))
+        Ok((key, partition_of(hashed, definition.write_logs().partitions)))
     }
 }
 
@@ -129,7 +129,7 @@ impl ChangeSpec {
         let mut fields = Vec::with_capacity(self.fields.len());
         for (name, op) in &self.fields {
             let field = field_named(definition, name)?;
-            let op = fitted(op.clone(), field.field_type).map_err(|e| e.with_field(name))?;
+            let op = coerce_op(op.clone(), field.field_type).map_err(|e| e.with_field(name))?;
             fields.push(FieldChange { field: field.id, op, ttl_us: None });
         }
         for (name, ttl_us) in &self.field_ttls {
@@ -204,19 +204,19 @@ pub(crate) fn field_named<'a>(definition: &'a Definition, name: &str) -> Result<
     })
 }
 
-fn fitted(op: FieldOp, to: FieldType) -> Result<FieldOp> {
+fn coerce_op(op: FieldOp, to: FieldType) -> Result<FieldOp> {
     let items = |items: Vec<Value>| match to {
-        FieldType::List(scalar) => fit_items(items, scalar),
+        FieldType::List(scalar) => coerce_items(items, scalar),
         // The check of the whole change reports the error.
         _ => Ok(items),
     };
     Ok(match op {
         FieldOp::Set(None) => FieldOp::Set(None),
-        FieldOp::Set(Some(value)) => FieldOp::Set(Some(fit(value, to)?)),
+        FieldOp::Set(Some(value)) => FieldOp::Set(Some(coerce_value(value, to)?)),
         FieldOp::Remove => FieldOp::Remove,
-        FieldOp::Increment(value) => FieldOp::Increment(fit(value, to)?),
-        FieldOp::Min(value) => FieldOp::Min(fit(value, to)?),
-        FieldOp::Max(value) => FieldOp::Max(fit(value, to)?),
+        FieldOp::Increment(value) => FieldOp::Increment(coerce_value(value, to)?),
+        FieldOp::Min(value) => FieldOp::Min(coerce_value(value, to)?),
+        FieldOp::Max(value) => FieldOp::Max(coerce_value(value, to)?),
         FieldOp::ListAppend { items: given, bound } => {
             FieldOp::ListAppend { items: items(given)?, bound }
         }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn values_take_the_declared_type_and_names_their_id() {
+    fn change_resolves_values_to_declared_types_and_names_to_ids() {
         let routed = set("age", 41).resolve(&users()).unwrap();
         assert_eq!(routed.change.fields[0].op, FieldOp::Set(Some(Value::Int64(41))));
         assert_eq!(routed.change.fields[0].field, users().field("age").unwrap().id);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_name_goes_on_working() {
+    fn old_field_name_resolves_after_a_rename() {
         let rename = Alteration::RenameField { from: "age".into(), to: "years".into() };
         let renamed = users().altered(&[rename]).unwrap();
         let by_alias = set("age", 41).resolve(&renamed).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_store_and_field() {
+    fn invalid_change_is_refused_with_store_and_field() {
         let cases = [
             (set("aeg", 1), ErrorCode::NotFound),
             (set("age", "old"), ErrorCode::InvalidArgument),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_of_the_declared_type() {
+    fn key_of_another_type_is_refused() {
         let error = ChangeSpec::new(Verb::Delete, 7.into()).resolve(&users()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.message().contains("int64") && error.message().contains("string"));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_partition_key_goes_with_every_key() {
+    fn declared_partition_key_is_required_in_every_key() {
         let mut spec =
             StoreSpec::documents("carts", KeyType::String, 8).field("user", FieldType::INT64);
         spec.partition_key = Some("user".to_owned());

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use forebay_core::Error;
 use forebay_core::limits::{
-    CLIENT_COALESCED_BYTES_AIM, CLIENT_COALESCED_ONE_BYTES_MAX, CLIENT_COALESCED_WAIT_MS,
+    CLIENT_COALESCE_BYTES_TARGET, CLIENT_COALESCE_ONE_BYTES_MAX, CLIENT_COALESCE_WAIT_MS,
     CLIENT_REQUESTS_IN_FLIGHT_MAX,
 };
 use forebay_wire::v1;
@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::connection::{Connection, WriteAnswer, is_write_retried};
 
 /// Longest time that writes wait for the answer to another request before they are sent.
-const WAIT_MAX: Duration = Duration::from_millis(CLIENT_COALESCED_WAIT_MS);
+const WAIT_MAX: Duration = Duration::from_millis(CLIENT_COALESCE_WAIT_MS);
 
 /// The result that a waiting write receives.
 enum CoalescedReply {
@@ -47,7 +47,7 @@ pub(crate) struct WriteCoalescer {
 struct Destination {
     store: u64,
     schema_version: u32,
-    moves: u32,
+    repartition_count: u32,
 }
 
 /// Requests to one destination, while some are in flight.
@@ -63,29 +63,29 @@ struct Lane {
 }
 
 struct WaitingWrite {
-    request: v1::WriteRequest,
+    request: v1::WriteChangesRequest,
     bytes: usize,
     reply: oneshot::Sender<CoalescedReply>,
 }
 
 /// Whether a new request is sent or waits.
-enum Admission {
-    Send(v1::WriteRequest),
+enum Dispatch {
+    Send(v1::WriteChangesRequest),
     Wait(oneshot::Receiver<CoalescedReply>),
 }
 
 impl Destination {
     /// Returns the destination of a request that may wait: a small request whose answer is its
     /// append.
-    fn of(request: &v1::WriteRequest, bytes: usize) -> Option<Self> {
+    fn of(request: &v1::WriteChangesRequest, bytes: usize) -> Option<Self> {
         let mut changes = request.batch.as_ref()?.changes.iter();
-        if bytes > CLIENT_COALESCED_ONE_BYTES_MAX
-            || changes.any(|change| change.condition.is_some())
+        if bytes > CLIENT_COALESCE_ONE_BYTES_MAX || changes.any(|change| change.condition.is_some())
         {
             return None;
         }
-        let v1::WriteRequest { store_id: store, schema_version, moves, .. } = *request;
-        Some(Self { store, schema_version, moves })
+        let v1::WriteChangesRequest { store_id: store, schema_version, repartition_count, .. } =
+            *request;
+        Some(Self { store, schema_version, repartition_count })
     }
 }
 
@@ -101,18 +101,18 @@ impl WriteCoalescer {
     ///
     /// # Errors
     /// Errors of [`Connection::write`].
-    pub(crate) async fn write(
+    pub(crate) async fn coalesce(
         self: &Arc<Self>,
-        make: impl Fn() -> v1::WriteRequest,
+        make: impl Fn() -> v1::WriteChangesRequest,
         bytes: usize,
     ) -> WriteAnswer {
         let request = make();
         let Some(to) = self.runtime.as_ref().and_then(|_| Destination::of(&request, bytes)) else {
             return self.connection.write(request).await;
         };
-        match self.admit(to, request, bytes) {
-            Admission::Send(request) => InFlight::new(self, to).send(request).await,
-            Admission::Wait(reply) => match self.connection.within_attempt(reply).await? {
+        match self.dispatch(to, request, bytes) {
+            Dispatch::Send(request) => InFlight::new(self, to).send(request).await,
+            Dispatch::Wait(reply) => match self.connection.within_attempt(reply).await? {
                 Ok(CoalescedReply::Answered(answer)) => answer,
                 Ok(CoalescedReply::SendAlone) => self.connection.write(make()).await,
                 Err(_) => {
@@ -123,16 +123,21 @@ impl WriteCoalescer {
         }
     }
 
-    fn admit(&self, to: Destination, request: v1::WriteRequest, bytes: usize) -> Admission {
+    fn dispatch(
+        &self,
+        to: Destination,
+        request: v1::WriteChangesRequest,
+        bytes: usize,
+    ) -> Dispatch {
         let mut lanes = self.lanes.lock();
         let lane = lanes.entry(to).or_default();
         if lane.in_flight < CLIENT_REQUESTS_IN_FLIGHT_MAX {
             lane.in_flight += 1;
-            return Admission::Send(request);
+            return Dispatch::Send(request);
         }
         let (reply, receiver) = oneshot::channel();
         lane.waiting.push_back(WaitingWrite { request, bytes, reply });
-        Admission::Wait(receiver)
+        Dispatch::Wait(receiver)
     }
 
     /// Returns the next requests to send, when the queue no longer waits for a request: because it
@@ -169,7 +174,7 @@ impl Lane {
     /// them.
     fn groups(&mut self) -> Vec<Vec<WaitingWrite>> {
         let (mut groups, mut bytes) = (BTreeMap::<_, Vec<_>>::new(), 0);
-        while bytes < CLIENT_COALESCED_BYTES_AIM
+        while bytes < CLIENT_COALESCE_BYTES_TARGET
             && let Some(waiting) = self.waiting.pop_front()
         {
             // A caller that has dropped its wait sends the request again by itself, or not at all.
@@ -206,7 +211,7 @@ impl InFlight {
         Self { coalescer: Arc::clone(coalescer), to, is_overdue: false }
     }
 
-    async fn send(mut self, request: v1::WriteRequest) -> WriteAnswer {
+    async fn send(mut self, request: v1::WriteChangesRequest) -> WriteAnswer {
         let connection = Arc::clone(&self.coalescer.connection);
         let mut answer = pin!(connection.write(request));
         if let Ok(answer) = tokio::time::timeout(WAIT_MAX, &mut answer).await {
@@ -241,7 +246,7 @@ impl InFlight {
         let results = answer.as_mut().map(|response| std::mem::take(&mut response.results));
         let mut results = results.unwrap_or_default().into_iter();
         for (changes, reply) in members {
-            let answer = answer.clone().map(|response| v1::WriteResponse {
+            let answer = answer.clone().map(|response| v1::WriteChangesResponse {
                 results: results.by_ref().take(changes).collect(),
                 ..response
             });
@@ -257,7 +262,7 @@ impl InFlight {
 
 /// Merges the changes of requests to one destination, in their order; returns `None` if there are
 /// no requests.
-fn merged(requests: Vec<v1::WriteRequest>) -> Option<v1::WriteRequest> {
+fn merged(requests: Vec<v1::WriteChangesRequest>) -> Option<v1::WriteChangesRequest> {
     requests.into_iter().reduce(|mut one, request| {
         if let (Some(batch), Some(more)) = (&mut one.batch, request.batch) {
             batch.changes.extend(more.changes);

@@ -25,7 +25,7 @@ use crate::options::{ClientOptions, ClientParts};
 pub(crate) type Rpc = WriterClient<Channel>;
 
 /// The writer's answer to a request.
-pub(crate) type WriteAnswer = Result<v1::WriteResponse>;
+pub(crate) type WriteAnswer = Result<v1::WriteChangesResponse>;
 
 /// A client's connection, which all handles of the client share.
 pub(crate) struct Connection {
@@ -105,9 +105,13 @@ impl Connection {
     /// # Errors
     /// `Unavailable` if the attempt surely appended nothing, `UnknownOutcome` if the outcome is
     /// unknown, or the writer's refusal.
-    pub(crate) async fn write(&self, request: v1::WriteRequest) -> Result<v1::WriteResponse> {
+    pub(crate) async fn write(
+        &self,
+        request: v1::WriteChangesRequest,
+    ) -> Result<v1::WriteChangesResponse> {
         let mut rpc = self.rpc();
-        let answer = self.within_attempt(async { rpc.write(self.request(request)).await }).await?;
+        let answer =
+            self.within_attempt(async { rpc.write_changes(self.request(request)).await }).await?;
         answer.map(Response::into_inner).map_err(|status| write_error_of_status(&status))
     }
 
@@ -130,7 +134,8 @@ impl Connection {
     pub(crate) async fn describe(&self, name: &str, version: u32) -> Result<Definition> {
         let message = v1::DescribeStoreRequest { name: name.to_owned(), version };
         let call = async |mut rpc: Rpc, message| rpc.describe_store(message).await;
-        definition_of(self.read(message, call).await?)
+        let response: v1::DescribeStoreResponse = self.read(message, call).await?;
+        definition_of(response.definition)
     }
 
     /// Makes a call that changes nothing; retries until the deadline.
@@ -204,12 +209,12 @@ pub(crate) fn is_write_retried(error: &Error) -> bool {
     matches!(error.code(), Conflict | Unavailable | UnknownOutcome)
 }
 
-/// Returns the definition in a response.
+/// Returns the definition of a response.
 ///
 /// # Errors
 /// `Corrupt` if the response has no definition, or an invalid one.
-pub(crate) fn definition_of(response: v1::DefinitionResponse) -> Result<Definition> {
-    let definition = response.definition.ok_or_else(|| {
+pub(crate) fn definition_of(definition: Option<v1::Definition>) -> Result<Definition> {
+    let definition = definition.ok_or_else(|| {
         Error::corrupt(
             "the writer returned no definition; check that the versions of writer and client match",
         )

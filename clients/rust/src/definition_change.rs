@@ -4,13 +4,13 @@
 //! if the same client sent both. A client therefore looks for a change that may have happened. An
 //! alteration names its base version, so the definition of the next version shows whether the
 //! alteration was applied. The client remembers each change until the outcome is known, so that the
-//! same call settles the change, also after a deadline.
+//! same call resolves the change, also after a deadline.
 
 use std::sync::Arc;
 
 use forebay_core::backoff::Backoff;
 use forebay_core::id::{SchemaVersion, StoreId};
-use forebay_core::limits::CLIENT_UNSETTLED_DEFINITIONS_MAX;
+use forebay_core::limits::CLIENT_UNRESOLVED_DEFINITIONS_MAX;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::status::write_error_of_status;
@@ -39,7 +39,7 @@ struct Base {
 pub(crate) struct DefinitionChanges {
     connection: Arc<Connection>,
     /// Changes that may have happened, the oldest first.
-    unsettled: Mutex<Vec<(RequestedChange, Option<Base>)>>,
+    unresolved: Mutex<Vec<(RequestedChange, Option<Base>)>>,
 }
 
 /// A change in progress. If the future is dropped while the change may have happened, the client
@@ -72,7 +72,7 @@ enum Attempt<A> {
 
 impl DefinitionChanges {
     pub(crate) fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, unsettled: Mutex::default() }
+        Self { connection, unresolved: Mutex::default() }
     }
 
     pub(crate) async fn create(&self, spec: &StoreSpec) -> Result<Definition> {
@@ -101,7 +101,7 @@ impl DefinitionChanges {
         change.end(done.ok())
     }
 
-    /// Starts a change, or continues the same change if an earlier call left it unsettled.
+    /// Starts a change, or continues the same change if an earlier call left it unresolved.
     fn start(&self, requested: RequestedChange) -> DefinitionChange<'_> {
         let remembered = self.take(&requested);
         let (base, may_be_done) = (remembered.flatten(), remembered.is_some());
@@ -110,17 +110,17 @@ impl DefinitionChanges {
     }
 
     fn take(&self, requested: &RequestedChange) -> Option<Option<Base>> {
-        let mut unsettled = self.unsettled.lock();
-        let index = unsettled.iter().position(|(change, _)| change == requested)?;
-        Some(unsettled.remove(index).1)
+        let mut unresolved = self.unresolved.lock();
+        let index = unresolved.iter().position(|(change, _)| change == requested)?;
+        Some(unresolved.remove(index).1)
     }
 
     fn keep(&self, requested: RequestedChange, base: Option<Base>) {
-        let mut unsettled = self.unsettled.lock();
-        if unsettled.len() == CLIENT_UNSETTLED_DEFINITIONS_MAX {
-            unsettled.remove(0);
+        let mut unresolved = self.unresolved.lock();
+        if unresolved.len() == CLIENT_UNRESOLVED_DEFINITIONS_MAX {
+            unresolved.remove(0);
         }
-        unsettled.push((requested, base));
+        unresolved.push((requested, base));
     }
 }
 
@@ -134,7 +134,9 @@ impl DefinitionChange<'_> {
         loop {
             let call = async |mut rpc: Rpc, message| rpc.create_store(message).await;
             match self.attempt(message.clone(), call).await {
-                Attempt::Done(response) => return definition_of(response),
+                Attempt::Done(v1::CreateStoreResponse { definition }) => {
+                    return definition_of(definition);
+                }
                 Attempt::Refused(error) if self.may_be_there(&error, ErrorCode::Conflict) => {
                     let first = self.connection().describe(&spec.name, 1).await?;
                     if spec.define(first.store)? != first {
@@ -163,7 +165,9 @@ impl DefinitionChange<'_> {
             };
             let call = async |mut rpc: Rpc, message| rpc.alter_store(message).await;
             match self.attempt(message, call).await {
-                Attempt::Done(response) => return definition_of(response),
+                Attempt::Done(v1::AlterStoreResponse { definition }) => {
+                    return definition_of(definition);
+                }
                 Attempt::Refused(error) if error.code() == ErrorCode::Conflict => {
                     if self.may_be_done
                         && let Some(ours) = self.altered(name, base, alterations).await?
@@ -276,9 +280,9 @@ impl DefinitionChange<'_> {
         let last = self.last.take();
         match done {
             Some(done) => {
-                // A description that failed settles nothing.
-                let is_settled = !done.as_ref().is_err_and(|error| error.code().is_retryable());
-                self.may_be_done &= !is_settled;
+                // A description that failed resolves nothing.
+                let is_resolved = !done.as_ref().is_err_and(|error| error.code().is_retryable());
+                self.may_be_done &= !is_resolved;
                 done
             }
             None if self.may_be_done => {

@@ -28,7 +28,7 @@
 //! * An answer means that the write is in the log, with the quorum or disk that the log requires.
 //! * A passed deadline means that the outcome is unknown: `UnknownOutcome`, never "failed". The
 //!   [`WriteError`](writes::WriteError) holds the write, and
-//!   [`PendingWrite::retry`](writes::PendingWrite::retry) settles the same write.
+//!   [`PendingWrite::retry`](writes::PendingWrite::retry) resolves the same write.
 //! * [`Store::batch`] sends many changes at once; changes of one partition are atomic and in order.
 //! * [`Store::write_stream`] sends without waiting for each answer, and preserves the order of each
 //!   partition over every failure.
@@ -80,12 +80,12 @@ pub mod reads {
         PackedKeys, PackedValues, RowRef, Scan, ScannedDocument, View,
     };
     pub use forebay_reader::{
-        CheckpointOptions, OnSchemaChange, PartitionFilter, Read, ReaderView,
+        CheckpointOptions, OnSchemaChange, PartitionFilter, ReadOptions, ReaderView,
     };
     pub use forebay_snapshot::SnapshotStore;
 
     pub use crate::ordered_reads::{OrderedDocument, OrderedReads, OrderedScan, OrderedStream};
-    pub use crate::select::{Select, Selected, SelectedColumn, SelectedEvent};
+    pub use crate::select::{Event, EventColumn, EventQuery, EventQueryResult};
 }
 
 /// Writes: single changes, batches and write streams, with their outcomes and errors.
@@ -118,8 +118,8 @@ pub mod schema {
 pub mod status {
     pub use forebay_core::dead_letter::DeadLetter;
     pub use forebay_reader::{
-        CatchUp, CheckpointCounts, Counts, Difference, Fetching, PartitionStatus, Phase,
-        ReaderMetrics, ReaderStatus, Rebuilding, Verified,
+        CatchUp, CheckpointCounts, Counts, Difference, PartitionStatus, Phase, ReaderMetrics,
+        ReaderStatus, RebuildProgress, SnapshotDownload, Verification,
     };
 
     pub use crate::dead_letters::DeadLetterPage;
@@ -127,7 +127,7 @@ pub mod status {
 
 /// A reader and its store in memory, for tests of programs that read.
 pub mod testing {
-    pub use forebay_reader::Forced;
+    pub use forebay_reader::SimulatedState;
 
     pub use crate::memory::{InMemoryReader, Row};
 }
@@ -142,7 +142,7 @@ pub mod environment {
 
 /// The names that most programs use: `use forebay::prelude::*;`.
 pub mod prelude {
-    pub use crate::reads::{DocumentKey, Read};
+    pub use crate::reads::{DocumentKey, ReadOptions};
     pub use crate::schema::{FieldType, KeyType, StoreSpec, Timestamp, Value};
     pub use crate::writes::WriteResult;
     pub use crate::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions, Store};

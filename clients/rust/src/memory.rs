@@ -12,7 +12,7 @@ use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use forebay_index::DocumentKey;
-use forebay_reader::Forced;
+use forebay_reader::SimulatedState;
 
 use crate::change_spec::{ChangeSpec, ttl_us};
 use crate::memory_store::MemoryStore;
@@ -72,11 +72,11 @@ impl fmt::Debug for Row {
 /// use std::time::Duration;
 /// use forebay::{ErrorCode, Reader};
 /// use forebay::schema::{FieldType, KeyType, StoreSpec};
-/// use forebay::testing::{Forced, Row};
+/// use forebay::testing::{SimulatedState, Row};
 ///
 /// // The program under test: it takes the reader that it has in production.
 /// fn visits(users: &Reader, user: &str) -> forebay::Result<i64> {
-///     let visits = users.handle("visits", FieldType::INT64)?;
+///     let visits = users.field_as("visits", FieldType::INT64)?;
 ///     users.view()?.max_staleness(Duration::from_secs(5)).get_i64(&visits, user, 0)
 /// }
 ///
@@ -90,7 +90,7 @@ impl fmt::Debug for Row {
 /// users.advance(Duration::from_secs(60))?;
 /// assert_eq!(visits(&users, "ada")?, 0, "expired");
 ///
-/// users.force(Forced::Stale(Duration::from_secs(3600)))?;
+/// users.simulate(SimulatedState::Stale(Duration::from_secs(3600)))?;
 /// assert_eq!(visits(&users, "ada").unwrap_err().code(), ErrorCode::Stale);
 /// # Ok::<(), forebay::Error>(())
 /// ```
@@ -113,7 +113,7 @@ impl Reader {
     ) -> Result<InMemoryReader> {
         let memory = Arc::new(MemoryStore::open(spec)?);
         let specs: Vec<_> = rows.into_iter().map(|row| row.spec).collect();
-        memory.write(&specs)?.into_complete()?;
+        memory.write(&specs)?.require_complete()?;
         let reader = Self::over_memory(memory.reader().clone());
         Ok(InMemoryReader { reader, store: Store::in_memory(Arc::clone(&memory)), memory })
     }
@@ -163,7 +163,7 @@ impl InMemoryReader {
     }
 
     /// Returns the time of the reader's clock.
-    pub fn now(&self) -> Timestamp {
+    pub fn clock(&self) -> Timestamp {
         self.memory.now()
     }
 
@@ -181,15 +181,15 @@ impl InMemoryReader {
     /// `Closed`.
     pub fn advance(&self, by: Duration) -> Result<()> {
         let by_us = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-        self.set_clock(self.now().plus_micros(by_us))
+        self.set_clock(self.clock().plus_micros(by_us))
     }
 
     /// Simulates a state, until the next call replaces the state.
     ///
     /// # Errors
     /// `Closed`.
-    pub fn force(&self, state: Forced) -> Result<()> {
-        self.memory.force(state)
+    pub fn simulate(&self, state: SimulatedState) -> Result<()> {
+        self.memory.simulate(state)
     }
 }
 

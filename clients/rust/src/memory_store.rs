@@ -4,7 +4,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::StoreId;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::{Error, Result};
-use forebay_reader::{Forced, MemoryReader};
+use forebay_reader::{MemoryReader, SimulatedState};
 use forebay_wire::token::Token;
 
 use crate::change_spec::{ChangeSpec, resolve_all};
@@ -65,8 +65,8 @@ impl MemoryStore {
 
     /// # Errors
     /// `Closed`.
-    pub(crate) fn force(&self, state: Forced) -> Result<()> {
-        self.replica.force(state)
+    pub(crate) fn simulate(&self, state: SimulatedState) -> Result<()> {
+        self.replica.simulate(state)
     }
 
     /// Applies changes, cut into entries as a client cuts them on their way to a writer.

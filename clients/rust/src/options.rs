@@ -85,26 +85,26 @@ impl Default for ClientParts {
     }
 }
 
-/// Limits of the unsettled changes of a [`WriteStream`](crate::writes::WriteStream).
+/// Limits of the unresolved changes of a [`WriteStream`](crate::writes::WriteStream).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamOptions {
-    /// Most unsettled changes; a further change waits. 16,384 unless set.
+    /// Most unresolved changes; a further change waits. 16,384 unless set.
     pub changes_max: usize,
-    /// Most bytes of unsettled changes; a larger single change is still sent, alone. 64 MiB unless
+    /// Most bytes of unresolved changes; a larger single change is still sent, alone. 64 MiB unless
     /// set.
     pub bytes_max: usize,
 }
 
 impl StreamOptions {
-    /// Sets the limit of unsettled changes.
+    /// Sets the limit of unresolved changes.
     #[must_use]
     pub fn changes_max(mut self, changes: usize) -> Self {
         self.changes_max = changes;
         self
     }
 
-    /// Sets the limit of bytes of unsettled changes.
+    /// Sets the limit of bytes of unresolved changes.
     #[must_use]
     pub fn bytes_max(mut self, bytes: usize) -> Self {
         self.bytes_max = bytes;

@@ -54,7 +54,7 @@ impl BatchOutcome {
     ///
     /// # Errors
     /// The error of the first failed change.
-    pub fn into_complete(self) -> Result<Self> {
+    pub fn require_complete(self) -> Result<Self> {
         match self.results.iter().find_map(|result| result.as_ref().err()) {
             Some(error) => Err(error.clone()),
             None => Ok(self),

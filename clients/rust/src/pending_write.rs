@@ -1,5 +1,5 @@
-//! Unsettled writes: the client sent the write and its outcome is unknown; only the same write can
-//! settle it. The error of a write carries the write, if it is unsettled.
+//! Unresolved writes: the client sent the write and its outcome is unknown; only the same write can
+//! resolve it. The error of a write carries the write, if it is unresolved.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::write_driver::{LastError, Route, WriteDriver};
 /// [`WriteError::into_pending`].
 ///
 /// A retry sends the same changes under the same sequences: a change that is in the log already
-/// does not happen again. While it is held, an unsettled write counts against the 1,024 unsettled
+/// does not happen again. While it is held, an unresolved write counts against the 1,024 unresolved
 /// writes of each of its partitions. Dropping the write gives it up: its outcome stays unknown.
 /// After 12 h the write can no longer be retried.
 ///
@@ -54,7 +54,7 @@ impl PendingWrite {
         let items = routed.iter().enumerate().map(item).collect::<Result<_>>();
         let driver = WriteDriver::new(
             state.clone(),
-            (definition.version, definition.written()),
+            (definition.version, definition.write_logs()),
             Route::Calls,
             items.map_err(|error| error.with_store(state.name()))?,
             LastError::default(),
@@ -62,17 +62,17 @@ impl PendingWrite {
         Ok(Self { driver, deadline })
     }
 
-    /// Retries the unsettled changes, with the deadline of the write.
+    /// Retries the unresolved changes, with the deadline of the write.
     ///
     /// # Errors
     /// Errors of [`Write::send`](crate::writes::Write::send).
     pub async fn retry(self) -> Result<BatchOutcome, WriteError> {
         let deadline = self.deadline;
-        settle_within(deadline, std::future::ready(Ok(self))).await
+        resolve_within(deadline, std::future::ready(Ok(self))).await
     }
 
     /// Sets the deadline of the next retry.
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+    pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
@@ -95,25 +95,25 @@ pub(crate) async fn send(
     specs: Vec<ChangeSpec>,
     deadline: Duration,
 ) -> Result<BatchOutcome, WriteError> {
-    settle_within(deadline, PendingWrite::prepare(state, specs, deadline)).await
+    resolve_within(deadline, PendingWrite::prepare(state, specs, deadline)).await
 }
 
-/// Prepares a write and settles it, within the deadline.
-async fn settle_within(
+/// Prepares a write and resolves its outcome, within the deadline.
+async fn resolve_within(
     deadline: Duration,
     prepare: impl Future<Output = Result<PendingWrite>>,
 ) -> Result<BatchOutcome, WriteError> {
     let mut prepared = None;
-    let settled = {
+    let resolved = {
         let slot = &mut prepared;
-        let settle = async {
+        let resolve = async {
             let pending = slot.insert(prepare.await?);
             pending.driver.run().await;
             Ok::<(), Error>(())
         };
-        tokio::time::timeout(deadline, settle).await
+        tokio::time::timeout(deadline, resolve).await
     };
-    match (settled, prepared) {
+    match (resolved, prepared) {
         (Ok(Ok(())), Some(pending)) => {
             let (token, results) = pending.driver.into_results();
             Ok(BatchOutcome { token, results })
@@ -128,8 +128,8 @@ async fn settle_within(
     }
 }
 
-/// A write that failed or is unsettled: the error, and, if the same write can still be settled, the
-/// write.
+/// A write that failed or is unresolved: the error, and, if the same write can still be resolved,
+/// the write.
 ///
 /// `?` converts it to a plain [`Error`], which gives the write up.
 pub struct WriteError {
@@ -152,12 +152,13 @@ impl WriteError {
         &self.error
     }
 
-    /// Returns the write if it is unsettled: a retry settles it under the same sequences.
+    /// Returns the write if it is unresolved: a retry resolves it under the same sequences.
     pub fn into_pending(self) -> Option<PendingWrite> {
         self.pending.map(|pending| *pending)
     }
 
-    /// Returns the token of the changes that are known to be in the log, if the write is unsettled.
+    /// Returns the token of the changes that are known to be in the log, if the write is
+    /// unresolved.
     pub fn token(&self) -> Option<&Token> {
         self.pending.as_ref().map(|pending| pending.token())
     }

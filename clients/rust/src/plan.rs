@@ -1,15 +1,15 @@
 //! Plans how changes travel: which changes form one atomic chunk, and which chunks one request.
 //!
 //! The changes of one partition stay in order. A chunk holds at most one window of changes and
-//! about [`CLIENT_REQUEST_BYTES_AIM`] bytes. A round holds one chunk of each partition, so a batch
-//! needs as many rounds as its fullest partition has chunks.
+//! about [`CLIENT_REQUEST_BYTES_TARGET`] bytes. A round holds one chunk of each partition, so a
+//! batch needs as many rounds as its fullest partition has chunks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use forebay_core::id::PartitionId;
 use forebay_core::key::Key;
-use forebay_core::limits::{CLIENT_REQUEST_BYTES_AIM, ENTRY_BYTES_MAX, REQUEST_CHANGES_MAX};
+use forebay_core::limits::{CLIENT_REQUEST_BYTES_TARGET, ENTRY_BYTES_MAX, REQUEST_CHANGES_MAX};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
@@ -54,7 +54,7 @@ impl Item {
             // The change was created by a definition of the same store.
             Err(_) => &self.change.key,
         };
-        let partition = partition_of(hashed, definition.written().partitions);
+        let partition = partition_of(hashed, definition.write_logs().partitions);
         Self { partition, ..self }
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn rounds(items: Vec<Item>) -> VecDeque<Round> {
 
 fn has_room(chunk: &Chunk, item: &Item) -> bool {
     let bytes: usize = chunk.iter().map(|held| held.bytes).sum();
-    chunk.len() < WINDOW_SEQUENCES_MAX && bytes + item.bytes <= CLIENT_REQUEST_BYTES_AIM
+    chunk.len() < WINDOW_SEQUENCES_MAX && bytes + item.bytes <= CLIENT_REQUEST_BYTES_TARGET
 }
 
 /// Cuts a round's changes, given as (partition, bytes), into requests. A partition's changes stay
@@ -110,7 +110,7 @@ pub(crate) fn requests(changes: impl Iterator<Item = (PartitionId, usize)>) -> V
     for (_, run, bytes) in runs {
         match requests.last_mut() {
             Some(request)
-                if filled + bytes <= CLIENT_REQUEST_BYTES_AIM
+                if filled + bytes <= CLIENT_REQUEST_BYTES_TARGET
                     && request.len() + run.len() <= REQUEST_CHANGES_MAX =>
             {
                 request.end = run.end;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_holds_a_chunk_of_each_partition_in_order() {
+    fn round_contains_a_chunk_of_each_partition_in_order() {
         let mut partitions = vec![3; WINDOW_SEQUENCES_MAX + 1];
         partitions.insert(1, 0);
         let rounds = rounds(items(&partitions, 10));
@@ -154,16 +154,16 @@ mod tests {
     }
 
     #[test]
-    fn chunks_close_at_their_bytes_and_one_large_change_still_goes() {
-        let of_two = rounds(items(&[1, 1], CLIENT_REQUEST_BYTES_AIM / 2 + 1));
+    fn chunks_close_at_their_byte_limit_and_a_large_change_gets_its_own() {
+        let of_two = rounds(items(&[1, 1], CLIENT_REQUEST_BYTES_TARGET / 2 + 1));
         assert_eq!(of_two.len(), 2);
-        assert_eq!(rounds(items(&[1], 4 * CLIENT_REQUEST_BYTES_AIM)).len(), 1);
+        assert_eq!(rounds(items(&[1], 4 * CLIENT_REQUEST_BYTES_TARGET)).len(), 1);
     }
 
     #[test]
-    fn a_request_holds_whole_partitions_up_to_its_bytes() {
-        let aim = CLIENT_REQUEST_BYTES_AIM;
-        let changes = [(1, 10), (1, 10), (2, aim - 30), (3, 20), (4, 3 * aim), (5, 1)];
+    fn request_groups_whole_partitions_up_to_its_byte_limit() {
+        let target = CLIENT_REQUEST_BYTES_TARGET;
+        let changes = [(1, 10), (1, 10), (2, target - 30), (3, 20), (4, 3 * target), (5, 1)];
         let changes = changes.map(|(partition, bytes)| (PartitionId(partition), bytes));
         assert_eq!(requests(changes.into_iter()), [0..3, 3..4, 4..5, 5..6]);
         assert!(requests(std::iter::empty()).is_empty());

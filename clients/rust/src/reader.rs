@@ -11,7 +11,7 @@ use forebay_entries::CatalogFollower;
 use forebay_index::DocumentKey;
 use forebay_log::disk::RealDisk;
 use forebay_log::{ChangeLog, RemoteLog};
-use forebay_reader::{LogBarriers, Read, ReaderOptions, ReaderParts};
+use forebay_reader::{LogBarriers, ReadOptions, ReaderOptions, ReaderParts};
 use tonic::transport::Channel;
 
 use crate::connection::connect;
@@ -29,7 +29,7 @@ use crate::options::{ClientOptions, ClientParts};
 /// # async fn example() -> forebay::Result<()> {
 /// let users = Reader::open("127.0.0.1:7070", ReaderOptions::new("users")).await?;
 /// users.await_ready(Duration::from_secs(30)).await?;
-/// let age = users.handle_of_own_type("age")?;
+/// let age = users.field("age")?;
 /// println!("{:?}", users.get_scalar::<i64>(&age, "u1")?);
 /// # Ok(())
 /// # }
@@ -76,9 +76,9 @@ impl Reader {
     ///
     /// # Errors
     /// Errors of [`forebay_reader::Reader::read`].
-    pub async fn get_with<'k>(
+    pub async fn get_document_with<'k>(
         &self,
-        read: &Read,
+        read: &ReadOptions,
         key: impl Into<DocumentKey<'k>>,
     ) -> Result<Option<Document>> {
         let key = key.into();

@@ -34,7 +34,7 @@ struct OpenStream {
 
 struct StreamState {
     /// `None` once the stream is broken. Unbounded, but each lane has one request in flight.
-    requests: Option<mpsc::UnboundedSender<v1::WriteRequest>>,
+    requests: Option<mpsc::UnboundedSender<v1::WriteChangesRequest>>,
     waiting: VecDeque<oneshot::Sender<WriteAnswer>>,
 }
 
@@ -48,7 +48,7 @@ impl StreamState {
     }
 
     /// Sends a request; returns `None` if the stream is broken.
-    fn send(&mut self, request: v1::WriteRequest) -> Option<oneshot::Receiver<WriteAnswer>> {
+    fn send(&mut self, request: v1::WriteChangesRequest) -> Option<oneshot::Receiver<WriteAnswer>> {
         self.requests.as_ref()?.send(request).ok()?;
         let (reply, answer) = oneshot::channel();
         self.waiting.push_back(reply);
@@ -64,7 +64,7 @@ impl RequestStream {
     pub(crate) async fn write(
         &self,
         connection: &Arc<Connection>,
-        request: v1::WriteRequest,
+        request: v1::WriteChangesRequest,
     ) -> WriteAnswer {
         let (stream, answer) = self.send(connection, request)?;
         match connection.within_attempt(answer).await {
@@ -78,7 +78,11 @@ impl RequestStream {
         }
     }
 
-    fn send(&self, connection: &Arc<Connection>, request: v1::WriteRequest) -> Result<SentRequest> {
+    fn send(
+        &self,
+        connection: &Arc<Connection>,
+        request: v1::WriteChangesRequest,
+    ) -> Result<SentRequest> {
         let mut open = self.open.lock();
         if open.as_ref().is_none_or(OpenStream::is_broken) {
             *open = None;
@@ -113,7 +117,7 @@ impl Drop for OpenStream {
 /// Passes answers to the waiting callers, until the stream ends.
 async fn drive(
     connection: Arc<Connection>,
-    requests: mpsc::UnboundedReceiver<v1::WriteRequest>,
+    requests: mpsc::UnboundedReceiver<v1::WriteChangesRequest>,
     shared: Arc<Mutex<StreamState>>,
 ) {
     let error = match answers(&connection, requests, &shared).await {
@@ -132,10 +136,10 @@ async fn drive(
 
 async fn answers(
     connection: &Connection,
-    requests: mpsc::UnboundedReceiver<v1::WriteRequest>,
+    requests: mpsc::UnboundedReceiver<v1::WriteChangesRequest>,
     shared: &Mutex<StreamState>,
 ) -> Result<(), Status> {
-    let opened = connection.rpc().write_stream(UnboundedReceiverStream::new(requests)).await?;
+    let opened = connection.rpc().stream_writes(UnboundedReceiverStream::new(requests)).await?;
     let mut answers = opened.into_inner();
     while let Some(answer) = answers.message().await? {
         let Some(reply) = shared.lock().waiting.pop_front() else { return Ok(()) };

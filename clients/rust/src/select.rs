@@ -15,12 +15,12 @@ use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, Result};
 use forebay_index::DocumentKey;
-use forebay_reader::Read;
+use forebay_reader::ReadOptions;
 use forebay_wire::document::set_fields;
 use forebay_wire::token::Token;
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
-use forebay_wire::v1::select_request;
+use forebay_wire::v1::select_events_request;
 
 use crate::change_spec::OwnedKey;
 use crate::store::Store;
@@ -35,14 +35,14 @@ use crate::store_backend::StoreBackend;
 /// ```no_run
 /// use std::time::Duration;
 /// use forebay::Client;
-/// use forebay::reads::Read;
+/// use forebay::reads::ReadOptions;
 /// use forebay::schema::Timestamp;
 /// # async fn example(client: Client, noon: Timestamp) -> forebay::Result<()> {
 /// let orders = client.store("orders").await?;
 /// let written = orders.insert("user-1").set("city", "Rome").set("price", 12).send().await?;
 ///
-/// let after = Read::after_token(written.token, Duration::from_secs(5));
-/// let select = orders.select().equal("city", "Rome").from(noon).columns(["price"]);
+/// let after = ReadOptions::after(written.token, Duration::from_secs(5));
+/// let select = orders.select().equal("city", "Rome").start(noon).columns(["price"]);
 /// let dear = select.order_by("price").descending().limit(100).read(after).send().await?;
 /// for event in &dear.events {
 ///     println!("{:?} {:?} {:?}", event.time, event.key()?, event.value("price"));
@@ -52,21 +52,21 @@ use crate::store_backend::StoreBackend;
 /// ```
 #[derive(Clone)]
 #[must_use = "a select does nothing before it is sent"]
-pub struct Select {
+pub struct EventQuery {
     store: Store,
-    by: Vec<By>,
-    from: Option<Timestamp>,
-    to: Option<Timestamp>,
+    by: Vec<Criterion>,
+    start: Option<Timestamp>,
+    end: Option<Timestamp>,
     columns: Vec<String>,
     order_by: Option<String>,
     is_descending: bool,
     limit: u32,
-    read: Read,
+    read: ReadOptions,
 }
 
 /// The criterion by which events are found.
 #[derive(Clone)]
-enum By {
+enum Criterion {
     /// Key and partition key; no stream has a partition key.
     Key(OwnedKey, Option<OwnedKey>),
     Equal(String, Value),
@@ -75,33 +75,33 @@ enum By {
 
 impl Store {
     /// Creates a select of the retained events of this stream, to be narrowed before it is sent.
-    pub fn select(&self) -> Select {
-        Select {
+    pub fn select(&self) -> EventQuery {
+        EventQuery {
             store: self.clone(),
             by: Vec::new(),
-            from: None,
-            to: None,
+            start: None,
+            end: None,
             columns: Vec::new(),
             order_by: None,
             is_descending: false,
             limit: 0,
-            read: Read::local(),
+            read: ReadOptions::local(),
         }
     }
 }
 
-impl Select {
+impl EventQuery {
     /// Selects the events of this key.
     pub fn key<'k>(mut self, key: impl Into<DocumentKey<'k>>) -> Self {
         let key = key.into();
-        self.by.push(By::Key(key.primary().into(), key.partition_key().map(Into::into)));
+        self.by.push(Criterion::Key(key.primary().into(), key.partition_key().map(Into::into)));
         self
     }
 
     /// Selects the events with this value in an indexed column. The value has the column's type, or
     /// is converted to it exactly.
     pub fn equal(mut self, column: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.by.push(By::Equal(column.into(), value.into()));
+        self.by.push(Criterion::Equal(column.into(), value.into()));
         self
     }
 
@@ -112,20 +112,20 @@ impl Select {
         V: Into<Value> + Clone,
     {
         let given = |bound: Bound<&V>| bound.map(|value| value.clone().into());
-        let (from, to) = (given(range.start_bound()), given(range.end_bound()));
-        self.by.push(By::Between(column.into(), from, to));
+        let (start, end) = (given(range.start_bound()), given(range.end_bound()));
+        self.by.push(Criterion::Between(column.into(), start, end));
         self
     }
 
     /// Selects the events at this event time or later.
-    pub fn from(mut self, time: Timestamp) -> Self {
-        self.from = Some(time);
+    pub fn start(mut self, time: Timestamp) -> Self {
+        self.start = Some(time);
         self
     }
 
     /// Selects the events before this event time.
-    pub fn to(mut self, time: Timestamp) -> Self {
-        self.to = Some(time);
+    pub fn end(mut self, time: Timestamp) -> Self {
+        self.end = Some(time);
         self
     }
 
@@ -154,7 +154,7 @@ impl Select {
     }
 
     /// Sets the wait before the select starts, and the staleness bound of its data.
-    pub fn read(mut self, read: Read) -> Self {
+    pub fn read(mut self, read: ReadOptions) -> Self {
         self.read = read;
         self
     }
@@ -170,7 +170,7 @@ impl Select {
     /// - `TokenLost`, `Stale`.
     /// - `DeadlineExceeded` or `Unavailable`: no answer in time.
     /// - `Unsupported`: the store is the store of an in-memory reader.
-    pub async fn send(self) -> Result<Selected> {
+    pub async fn send(self) -> Result<EventQueryResult> {
         let definition = self.store.definition();
         let at_store = |error: Error| error.with_store(&definition.name);
         let StoreBackend::Node(state) = self.store.backend() else {
@@ -181,12 +181,12 @@ impl Select {
         let events = EventsClient::new(state.connection().channel())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let call = async move |_, message| events.clone().select(message).await;
+        let call = async move |_, message| events.clone().select_events(message).await;
         let answer = state.connection().read_within(self.read.timeout(), message, call).await;
-        answer.and_then(|answer| Selected::of(answer, &definition)).map_err(at_store)
+        answer.and_then(|answer| EventQueryResult::of(answer, &definition)).map_err(at_store)
     }
 
-    fn request(&self, definition: &Definition) -> Result<v1::SelectRequest> {
+    fn request(&self, definition: &Definition) -> Result<v1::SelectEventsRequest> {
         if definition.stream.is_none() {
             let message = "only a stream has events to select; read documents by their keys";
             return Err(Error::invalid_argument(message));
@@ -200,11 +200,11 @@ impl Select {
                 return Err(Error::invalid_argument(message));
             }
         };
-        Ok(v1::SelectRequest {
+        Ok(v1::SelectEventsRequest {
             stream: definition.name.clone(),
             by,
-            from_us: self.from.map(Timestamp::as_micros),
-            to_us: self.to.map(Timestamp::as_micros),
+            start_us: self.start.map(Timestamp::as_micros),
+            end_us: self.end.map(Timestamp::as_micros),
             columns: self.columns.clone(),
             order_by: self.order_by.clone(),
             is_descending: self.is_descending,
@@ -215,20 +215,22 @@ impl Select {
     }
 }
 
-impl By {
-    fn message(&self, definition: &Definition) -> Result<select_request::By> {
+impl Criterion {
+    fn message(&self, definition: &Definition) -> Result<select_events_request::By> {
         Ok(match self {
             Self::Key(key, partition_key) => {
                 let (key, _) = key.route(partition_key.as_ref(), definition)?;
-                select_request::By::Key(Bytes::copy_from_slice(key.as_bytes()))
+                select_events_request::By::Key(Bytes::copy_from_slice(key.as_bytes()))
             }
-            Self::Equal(column, value) => select_request::By::Equal(select_request::Equal {
-                column: column.clone(),
-                value: Some(value.into()),
-            }),
-            Self::Between(column, from, to) => {
-                let is_half_open = !matches!(from, Bound::Excluded(_));
-                if !is_half_open || matches!(to, Bound::Included(_)) {
+            Self::Equal(column, value) => {
+                select_events_request::By::Equal(select_events_request::Equal {
+                    column: column.clone(),
+                    value: Some(value.into()),
+                })
+            }
+            Self::Between(column, start, end) => {
+                let is_half_open = !matches!(start, Bound::Excluded(_));
+                if !is_half_open || matches!(end, Bound::Included(_)) {
                     let message = "the range of a select must include its start and exclude its \
                         end; give such bounds";
                     return Err(Error::invalid_argument(message).with_field(column));
@@ -237,8 +239,12 @@ impl By {
                     Bound::Unbounded => None,
                     Bound::Included(value) | Bound::Excluded(value) => Some(value.into()),
                 };
-                let (column, from, to) = (column.clone(), value(from), value(to));
-                select_request::By::Between(select_request::Between { column, from, to })
+                let (column, start, end) = (column.clone(), value(start), value(end));
+                select_events_request::By::Between(select_events_request::Between {
+                    column,
+                    start,
+                    end,
+                })
             }
         })
     }
@@ -246,18 +252,18 @@ impl By {
 
 /// The result of a select.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Selected {
+pub struct EventQueryResult {
     /// The selected columns, as the newest definition has them.
-    pub columns: Arc<[SelectedColumn]>,
+    pub columns: Arc<[EventColumn]>,
     /// The events, in the requested order.
-    pub events: Vec<SelectedEvent>,
+    pub events: Vec<Event>,
     /// Positions that the select read.
     pub token: Token,
 }
 
 /// A column of a select.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SelectedColumn {
+pub struct EventColumn {
     /// Column id.
     pub id: FieldId,
     /// Column name.
@@ -268,7 +274,7 @@ pub struct SelectedColumn {
 
 /// An event of a select.
 #[derive(Clone, PartialEq)]
-pub struct SelectedEvent {
+pub struct Event {
     /// Event time.
     pub time: Timestamp,
     /// Time at which the log appended the event.
@@ -281,18 +287,18 @@ pub struct SelectedEvent {
     pub place: u32,
     identity: Key,
     definition: Arc<Definition>,
-    columns: Arc<[SelectedColumn]>,
+    columns: Arc<[EventColumn]>,
     values: Document,
 }
 
-impl Selected {
-    fn of(wire: v1::SelectResponse, definition: &Arc<Definition>) -> Result<Self> {
-        let columns = wire.columns.into_iter().map(SelectedColumn::of);
+impl EventQueryResult {
+    fn of(wire: v1::SelectEventsResponse, definition: &Arc<Definition>) -> Result<Self> {
+        let columns = wire.columns.into_iter().map(EventColumn::of);
         let columns: Arc<[_]> = columns.collect::<Result<_>>()?;
         let events = wire.events.into_iter().map(|event| {
             let mut values = Document::new(None, None);
             set_fields(&mut values, event.columns)?;
-            Ok(SelectedEvent {
+            Ok(Event {
                 time: Timestamp::from_micros(event.time_us),
                 append_time: Timestamp::from_micros(event.append_time_us),
                 partition: PartitionId(event.partition),
@@ -309,14 +315,14 @@ impl Selected {
     }
 }
 
-impl SelectedColumn {
+impl EventColumn {
     fn of(wire: v1::SelectedColumn) -> Result<Self> {
         let field_type = wire.r#type.unwrap_or_default().try_into()?;
         Ok(Self { id: FieldId(wire.id), name: wire.name, field_type })
     }
 }
 
-impl SelectedEvent {
+impl Event {
     /// Returns the event's key.
     ///
     /// # Errors
@@ -344,8 +350,8 @@ impl SelectedEvent {
 
     /// Iterates over the selected columns that the event has, each with its value, or `None` for
     /// null.
-    pub fn values(&self) -> impl Iterator<Item = (&SelectedColumn, Option<&Value>)> {
-        let cell = |column: &SelectedColumn| self.values.cell(column.id);
+    pub fn values(&self) -> impl Iterator<Item = (&EventColumn, Option<&Value>)> {
+        let cell = |column: &EventColumn| self.values.cell(column.id);
         self.columns.iter().filter_map(move |it| Some((it, cell(it)?.value.as_ref())))
     }
 
@@ -355,9 +361,9 @@ impl SelectedEvent {
     }
 }
 
-impl fmt::Debug for SelectedEvent {
+impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SelectedEvent")
+        f.debug_struct("Event")
             .field("time", &self.time)
             .field("partition", &self.partition)
             .field("offset", &self.offset)

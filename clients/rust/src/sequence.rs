@@ -1,9 +1,9 @@
 //! The sequences of one client in one partition: dense from 1, and assigned so that no two
-//! unsettled sequences are a de-duplication window apart (section 3 of
+//! unresolved sequences are a de-duplication window apart (section 3 of
 //! `tools/docs/src/semantics.md`).
 //!
-//! A sequence is unsettled from its assignment until its [`Ticket`] is dropped: then its outcome is
-//! known, or the client will not send the write again. A caller that would open too wide a span
+//! A sequence is unresolved from its assignment until its [`Ticket`] is dropped: then its outcome
+//! is known, or the client will not send the write again. A caller that would open too wide a span
 //! waits; callers are served in order of arrival.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use forebay_core::limits::DEDUP_WINDOW;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Most sequences that can be unsettled together.
+/// Most sequences that can be unresolved together.
 pub(crate) const WINDOW_SEQUENCES_MAX: usize = DEDUP_WINDOW as usize;
 
 /// The sequences of one partition.
@@ -30,19 +30,19 @@ pub(crate) struct SequenceWindow {
 #[derive(Debug, Default)]
 struct State {
     last: u64,
-    unsettled: BTreeSet<u64>,
+    unresolved: BTreeSet<u64>,
 }
 
 impl State {
-    /// Assigns `count` sequences if they and all unsettled sequences fit one window.
+    /// Assigns `count` sequences if they and all unresolved sequences fit one window.
     fn take(&mut self, count: usize) -> Option<std::ops::RangeInclusive<u64>> {
         let (first, last) = (self.last + 1, self.last + count as u64);
-        let lowest = self.unsettled.first().copied().unwrap_or(first);
+        let lowest = self.unresolved.first().copied().unwrap_or(first);
         if last - lowest >= DEDUP_WINDOW {
             return None;
         }
         self.last = last;
-        self.unsettled.extend(first..=last);
+        self.unresolved.extend(first..=last);
         Some(first..=last)
     }
 }
@@ -65,7 +65,7 @@ impl SequenceWindow {
     }
 }
 
-/// An unsettled sequence; dropping it settles the sequence.
+/// An unresolved sequence; dropping it resolves the sequence.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     window: Arc<SequenceWindow>,
@@ -81,7 +81,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.window.state.lock().unsettled.remove(&self.number);
+        self.window.state.lock().unresolved.remove(&self.number);
         self.window.freed.notify_one();
     }
 }
@@ -104,12 +104,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unsettled_ones_are_never_a_window_apart() {
+    async fn unresolved_sequences_are_never_a_window_apart() {
         let window = Arc::new(SequenceWindow::default());
         let mut held = window.reserve(1).await;
         held.extend(window.reserve(WINDOW_SEQUENCES_MAX - 1).await);
         assert_eq!(held.last().unwrap().sequence().0 - held[0].sequence().0, DEDUP_WINDOW - 1);
-        // All but the first sequence are settled; the first alone keeps the window from moving.
+        // All but the first sequence are resolved; the first alone keeps the window from moving.
         let first = held.remove(0);
         drop(held);
         assert!(window.reserve(1).now_or_never().is_none());
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn callers_are_served_in_order_and_a_large_one_does_not_starve() {
+    async fn callers_are_served_in_order_and_a_large_request_does_not_starve() {
         let window = Arc::new(SequenceWindow::default());
         let held = window.reserve(1).await;
         let large = tokio::spawn({
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_that_gives_up_leaves_no_gap() {
+    async fn cancelled_caller_leaves_no_gap() {
         let window = Arc::new(SequenceWindow::default());
         let held = window.reserve(WINDOW_SEQUENCES_MAX).await;
         assert!(window.reserve(5).now_or_never().is_none());

@@ -45,7 +45,7 @@ impl Windows {
 
 impl KnownStore {
     pub(crate) fn new(definition: Definition) -> Self {
-        let windows = RwLock::new(Windows::new(definition.written()));
+        let windows = RwLock::new(Windows::new(definition.write_logs()));
         Self {
             id: definition.store,
             name: definition.name.clone(),
@@ -61,8 +61,8 @@ impl KnownStore {
         let mut held = self.definition.write();
         if definition.version > held.version {
             let mut windows = self.windows.write();
-            if windows.logs != definition.written() {
-                *windows = Windows::new(definition.written());
+            if windows.logs != definition.write_logs() {
+                *windows = Windows::new(definition.write_logs());
             }
             *held = Arc::new(definition);
         }

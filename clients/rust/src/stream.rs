@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use forebay_core::id::{PartitionId, SchemaVersion};
-use forebay_core::limits::CLIENT_REQUEST_BYTES_AIM;
+use forebay_core::limits::CLIENT_REQUEST_BYTES_TARGET;
 use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, Result};
 use forebay_wire::token::Token;
@@ -38,7 +38,7 @@ const ROOM_MAX: usize = u32::MAX as usize >> 1;
 /// Writes of one partition reach the log in the order in which they were sent, even over failures
 /// and restarts of the writer. Nothing is given up while the stream lives: a deadline ends a call,
 /// and the next call continues to wait for the same writes. Dropping the stream gives up the
-/// unsettled writes; their outcome stays unknown.
+/// unresolved writes; their outcome stays unknown.
 ///
 /// ```no_run
 /// use forebay::writes::StreamOptions;
@@ -47,8 +47,8 @@ const ROOM_MAX: usize = u32::MAX as usize >> 1;
 /// for number in 0..1_000_000 {
 ///     stream.send(users.upsert(&format!("u{number}")).increment("visits", 1)).await?;
 /// }
-/// let written = stream.finish().await?;
-/// assert_eq!(written.settled, 1_000_000);
+/// let written = stream.close().await?;
+/// assert_eq!(written.resolved, 1_000_000);
 /// # Ok(())
 /// # }
 /// ```
@@ -73,10 +73,10 @@ pub struct StreamSummary {
     /// Positions in the log of every write that is in the log.
     pub token: Token,
     /// Writes whose outcome is known: all but those in flight.
-    pub settled: u64,
-    /// Settled writes whose condition did not hold.
+    pub resolved: u64,
+    /// Resolved writes whose condition did not hold.
     pub condition_failed: u64,
-    /// Settled writes that were refused, or whose outcome stays unknown.
+    /// Resolved writes that were refused, or whose outcome stays unknown.
     pub failed: u64,
     /// The first error since the last flush.
     pub first_error: Option<Error>,
@@ -91,10 +91,10 @@ impl Future for Acknowledgement {
     type Output = Result<WriteOutcome>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(|heard| {
-            heard.unwrap_or_else(|_| {
+        Pin::new(&mut self.0).poll(context).map(|received| {
+            received.unwrap_or_else(|_| {
                 Err(Error::unknown_outcome(
-                    "the stream was dropped before the write was settled; read the document",
+                    "the stream was dropped before the write was resolved; read the document",
                 ))
             })
         })
@@ -105,7 +105,7 @@ struct QueuedWrite {
     item: Item,
     version: SchemaVersion,
     reply: oneshot::Sender<Result<WriteOutcome>>,
-    /// Space in the stream; released when the write is settled.
+    /// Space in the stream; released when the write is resolved.
     _room: (OwnedSemaphorePermit, OwnedSemaphorePermit),
 }
 
@@ -119,7 +119,7 @@ impl WriteStream {
         let (changes, bytes) = (options.changes_max.min(ROOM_MAX), options.bytes_max.min(ROOM_MAX));
         let summary = StreamSummary {
             token: Token::new(state.id()),
-            settled: 0,
+            resolved: 0,
             condition_failed: 0,
             failed: 0,
             first_error: None,
@@ -142,7 +142,7 @@ impl WriteStream {
 
     /// Returns the same stream with this deadline for each call instead of the client's.
     #[must_use]
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+    pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
@@ -164,8 +164,8 @@ impl WriteStream {
         let logs = self.logs;
         let prepare = async {
             let (definition, routed) = state.resolve(std::slice::from_ref(&spec)).await?;
-            if definition.written() != logs {
-                // Earlier writes settle first, in whichever logs take them now.
+            if definition.write_logs() != logs {
+                // Earlier writes are resolved first, in whichever logs take them now.
                 let all = self.options.changes_max as u32;
                 drop(self.changes.acquire_many(all).await);
             }
@@ -177,8 +177,8 @@ impl WriteStream {
         };
         let prepared = tokio::time::timeout(self.deadline, prepare).await;
         let (definition, item, room) = prepared.map_err(|_| self.no_room())??;
-        if definition.written() != logs {
-            self.logs = definition.written();
+        if definition.write_logs() != logs {
+            self.logs = definition.write_logs();
             self.lanes.clear();
         }
         let version = definition.version;
@@ -191,18 +191,18 @@ impl WriteStream {
         Ok(Acknowledgement(answer))
     }
 
-    /// Waits until every write that was sent is settled.
+    /// Waits until every write that was sent is resolved.
     ///
     /// # Errors
     /// The first error of a write since the last flush; the [`WriteStream::summary`] counts later
     /// errors. `UnknownOutcome` if writes are still in flight at the deadline: flush again, and the
-    /// same writes settle.
+    /// same writes are resolved.
     pub async fn flush(&mut self) -> Result<StreamSummary> {
         let all = self.options.changes_max as u32;
         if tokio::time::timeout(self.deadline, self.changes.acquire_many(all)).await.is_err() {
             let in_flight = self.options.changes_max - self.changes.available_permits();
             let message = format!(
-                "{in_flight} writes may be in the log; flush again to settle these writes ({})",
+                "{in_flight} writes may be in the log; flush again to resolve these writes ({})",
                 self.why()
             );
             return Err(Error::unknown_outcome(message).with_store(self.state.name()));
@@ -219,7 +219,7 @@ impl WriteStream {
     /// # Errors
     /// Errors of [`WriteStream::flush`]. Writes in flight at the deadline are given up; to be able
     /// to wait again, flush first.
-    pub async fn finish(mut self) -> Result<StreamSummary> {
+    pub async fn close(mut self) -> Result<StreamSummary> {
         self.flush().await
     }
 
@@ -238,7 +238,7 @@ impl WriteStream {
 
     fn no_room(&self) -> Error {
         let message = format!(
-            "the stream is full and no write was settled before the deadline; send this write \
+            "the stream is full and no write was resolved before the deadline; send this write \
              again later ({})",
             self.why()
         );
@@ -293,7 +293,7 @@ struct PartitionLane {
 impl PartitionLane {
     async fn run(mut self) {
         while let Some(group) = self.next_group().await {
-            self.settle(group).await;
+            self.resolve(group).await;
         }
     }
 
@@ -310,7 +310,7 @@ impl PartitionLane {
             && let Ok(queued) = self.receiver.try_recv()
         {
             bytes += queued.item.bytes;
-            if queued.version != version || bytes > CLIENT_REQUEST_BYTES_AIM {
+            if queued.version != version || bytes > CLIENT_REQUEST_BYTES_TARGET {
                 self.next = Some(queued);
                 break;
             }
@@ -319,7 +319,7 @@ impl PartitionLane {
         Some(group)
     }
 
-    async fn settle(&self, group: Vec<QueuedWrite>) {
+    async fn resolve(&self, group: Vec<QueuedWrite>) {
         let Some(version) = group.first().map(|queued| queued.version) else { return };
         let (mut items, mut waiting) = (Vec::new(), Vec::new());
         for (place, QueuedWrite { mut item, reply, _room, .. }) in group.into_iter().enumerate() {
@@ -357,7 +357,7 @@ struct StreamProgress {
 impl StreamProgress {
     fn count(&mut self, logs: StoreLogs, token: &Token, results: &[Result<WriteResult>]) {
         let summary = &mut self.summary;
-        if logs.moves > self.logs.moves {
+        if logs.repartition_count > self.logs.repartition_count {
             // The new logs contain everything that was in the old logs.
             self.logs = logs;
             summary.token = token.clone();
@@ -365,7 +365,7 @@ impl StreamProgress {
             summary.token.positions.extend(&token.positions);
         }
         for result in results {
-            summary.settled += 1;
+            summary.resolved += 1;
             match result {
                 Ok(WriteResult::ConditionFailed(_)) => summary.condition_failed += 1,
                 Ok(_) => {}

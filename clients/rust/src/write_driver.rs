@@ -1,9 +1,9 @@
 //! The driver of a write: it sends the changes again and again, under the same sequences, until the
 //! outcome of each change is known.
 //!
-//! A change is *settled* once the writer says that the change is in the log or never will be. Until
-//! then the client must remember whether an earlier attempt may have appended the change. If so, a
-//! later refusal says nothing about the change, and the change stays unsettled.
+//! A change is *resolved* once the writer says that the change is in the log or never will be.
+//! Until then the client must remember whether an earlier attempt may have appended the change. If
+//! so, a later refusal says nothing about the change, and the change stays unresolved.
 //!
 //! The [`WriteDriver`] itself holds all that the client has learned, so that a deadline may cancel
 //! the driver at any await and the next call continues from there.
@@ -74,11 +74,11 @@ pub(crate) struct WriteDriver {
     logs: StoreLogs,
     route: Route,
     waiting: VecDeque<Round>,
-    unsettled: Vec<NumberedChange>,
+    unresolved: Vec<NumberedChange>,
     results: Vec<Option<Result<WriteResult>>>,
     token: Token,
     last_error: LastError,
-    /// Time at which the oldest unsettled change got its sequence.
+    /// Time at which the oldest unresolved change got its sequence.
     since: Option<Timestamp>,
 }
 
@@ -98,7 +98,7 @@ impl WriteDriver {
             logs,
             route,
             waiting: rounds(items),
-            unsettled: Vec::new(),
+            unresolved: Vec::new(),
             results,
             token,
             last_error,
@@ -106,7 +106,7 @@ impl WriteDriver {
         }
     }
 
-    /// Sends until everything is settled. Ends early only if the changes are too old to be sent
+    /// Sends until everything is resolved. Ends early only if the changes are too old to be sent
     /// again; those changes end as `UnknownOutcome`.
     pub(crate) async fn run(&mut self) {
         let mut backoff = self.store.connection().backoff();
@@ -114,7 +114,7 @@ impl WriteDriver {
             if self.store.logs() != self.logs {
                 self.reroute();
             }
-            if self.unsettled.is_empty() {
+            if self.unresolved.is_empty() {
                 if self.waiting.is_empty() {
                     return;
                 }
@@ -128,30 +128,30 @@ impl WriteDriver {
                 backoff.reset();
             } else {
                 self.pause(&mut backoff).await;
-                self.refresh_if_moved().await;
+                self.refresh_if_repartitioned().await;
             }
         }
     }
 
     /// Fetches the definition if the writer has said that these logs no longer take writes.
-    async fn refresh_if_moved(&self) {
-        let is_moved = |error: &Error| error.code() == ErrorCode::Conflict;
-        if self.last_error.lock().as_ref().is_some_and(is_moved) {
+    async fn refresh_if_repartitioned(&self) {
+        let is_repartitioned = |error: &Error| error.code() == ErrorCode::Conflict;
+        if self.last_error.lock().as_ref().is_some_and(is_repartitioned) {
             // On failure, the next attempt is refused in the same way, and fetches again.
             drop(self.store.refresh().await);
         }
     }
 
-    /// Moves the unsettled changes to the logs that take writes now. Changes that may be in the old
-    /// logs end as `UnknownOutcome`: the new logs do not know their sequences, so a repeat would
-    /// happen a second time.
+    /// Moves the unresolved changes to the logs that take writes now. Changes that may be in the
+    /// old logs end as `UnknownOutcome`: the new logs do not know their sequences, so a repeat
+    /// would happen a second time.
     fn reroute(&mut self) {
         let definition = self.store.definition();
         let mut items = Vec::new();
-        for sent in std::mem::take(&mut self.unsettled) {
+        for sent in std::mem::take(&mut self.unresolved) {
             if sent.maybe_in_log {
                 let message = "the store was repartitioned during the write; read the document";
-                self.settle(sent, Err(Error::unknown_outcome(message)));
+                self.record_outcome(sent, Err(Error::unknown_outcome(message)));
             } else {
                 items.push(sent.item);
             }
@@ -160,7 +160,7 @@ impl WriteDriver {
         items.sort_by_key(|item| item.place);
         self.waiting = rounds(items.into_iter().map(|it| it.routed_by(&definition)).collect());
         self.token = Token::new(self.store.id());
-        (self.logs, self.since) = (definition.written(), None);
+        (self.logs, self.since) = (definition.write_logs(), None);
     }
 
     async fn pause(&self, backoff: &mut Backoff) {
@@ -180,25 +180,25 @@ impl WriteDriver {
             self.since.get_or_insert_with(|| self.store.connection().now());
             for (mut item, ticket) in chunk.into_iter().flatten().zip(tickets) {
                 item.change.sequence = ticket.sequence().0;
-                self.unsettled.push(NumberedChange { item, ticket, maybe_in_log: false });
+                self.unresolved.push(NumberedChange { item, ticket, maybe_in_log: false });
             }
         }
         self.waiting.pop_front();
     }
 
-    /// Sends the unsettled changes once; returns whether any change was settled.
+    /// Sends the unresolved changes once; returns whether any change was resolved.
     async fn attempt(&mut self) -> bool {
         let sizes = |sent: &NumberedChange| (sent.item.partition, sent.item.bytes);
-        let ranges = requests(self.unsettled.iter().map(sizes));
+        let ranges = requests(self.unresolved.iter().map(sizes));
         let mark = |sent: &mut NumberedChange| std::mem::replace(&mut sent.maybe_in_log, true);
-        let earlier: Vec<_> = self.unsettled.iter_mut().map(mark).collect();
+        let earlier: Vec<_> = self.unresolved.iter_mut().map(mark).collect();
         let calls: Vec<_> = ranges
             .iter()
             .map(|range| async {
                 match &self.route {
                     Route::Calls => {
-                        let bytes = self.unsettled[range.clone()].iter().map(|it| it.item.bytes);
-                        self.store.coalescer().write(|| self.request(range), bytes.sum()).await
+                        let bytes = self.unresolved[range.clone()].iter().map(|it| it.item.bytes);
+                        self.store.coalescer().coalesce(|| self.request(range), bytes.sum()).await
                     }
                     Route::Stream(stream) => {
                         stream.write(self.store.connection(), self.request(range)).await
@@ -215,22 +215,22 @@ impl WriteDriver {
             }
         }
         let results = earlier.into_iter().zip(results);
-        let before = self.unsettled.len();
+        let before = self.unresolved.len();
         self.record_results(results.map(|(earlier, result)| AttemptResult { earlier, result }));
-        self.unsettled.len() < before
+        self.unresolved.len() < before
     }
 
-    fn request(&self, range: &Range<usize>) -> v1::WriteRequest {
-        let changes = &self.unsettled[range.clone()];
+    fn request(&self, range: &Range<usize>) -> v1::WriteChangesRequest {
+        let changes = &self.unresolved[range.clone()];
         let mut batch = self.store.connection().empty_batch();
         batch.changes = changes.iter().map(|sent| sent.item.change.clone()).collect();
-        v1::WriteRequest {
+        v1::WriteChangesRequest {
             store_id: self.store.id().0,
             schema_version: self.schema_version.0,
             batch: Some(batch),
             partitions: changes.iter().map(|sent| sent.item.partition.0).collect(),
             outcome_wait_ms: self.store.connection().outcome_wait_ms(),
-            moves: self.logs.moves.into(),
+            repartition_count: self.logs.repartition_count.into(),
         }
     }
 
@@ -241,7 +241,7 @@ impl WriteDriver {
     fn read(
         &mut self,
         range: &Range<usize>,
-        response: v1::WriteResponse,
+        response: v1::WriteChangesResponse,
     ) -> Result<Vec<Result<ChangeResult>>> {
         self.store.notice_version(response.schema_version);
         if let Some(error) = response.error {
@@ -255,7 +255,7 @@ impl WriteDriver {
         if !response.token.is_empty() {
             let mut token = Token::decode(&response.token).map_err(unreadable)?;
             let own: BTreeSet<_> =
-                self.unsettled[range.clone()].iter().map(|sent| sent.item.partition).collect();
+                self.unresolved[range.clone()].iter().map(|sent| sent.item.partition).collect();
             token.positions.retain(|partition, _| own.contains(partition));
             self.keep_token(&token);
         }
@@ -270,16 +270,16 @@ impl WriteDriver {
         }
     }
 
-    /// Records what an attempt said about each unsettled change.
+    /// Records what an attempt said about each unresolved change.
     fn record_results(&mut self, results: impl Iterator<Item = AttemptResult>) {
-        let unsettled = std::mem::take(&mut self.unsettled);
-        for (mut sent, AttemptResult { earlier, result }) in unsettled.into_iter().zip(results) {
+        let unresolved = std::mem::take(&mut self.unresolved);
+        for (mut sent, AttemptResult { earlier, result }) in unresolved.into_iter().zip(results) {
             let (is_in_log, error) = match result {
                 Ok(ChangeResult { outcome: ChangeOutcome::Failed(error), position }) => {
                     (position.is_some(), error)
                 }
                 Ok(ChangeResult { outcome, .. }) => {
-                    self.settle(sent, outcome.try_into());
+                    self.record_outcome(sent, outcome.try_into());
                     continue;
                 }
                 Err(error) => (false, error),
@@ -297,15 +297,15 @@ impl WriteDriver {
                 _ => true,
             };
             if is_final {
-                self.settle(sent, Err(error));
+                self.record_outcome(sent, Err(error));
             } else {
                 *self.last_error.lock() = Some(error);
-                self.unsettled.push(sent);
+                self.unresolved.push(sent);
             }
         }
     }
 
-    fn settle(&mut self, sent: NumberedChange, result: Result<WriteResult>) {
+    fn record_outcome(&mut self, sent: NumberedChange, result: Result<WriteResult>) {
         let result = result.map_err(|error| {
             let error = error.with_store(self.store.name());
             error.with_partition(sent.item.partition)
@@ -319,12 +319,12 @@ impl WriteDriver {
         self.since.is_some_and(|since| age(since) > CLIENT_RETRY_AGE_US)
     }
 
-    /// Ends all unsettled changes. The partition may have forgotten this client, so that it would
+    /// Ends all unresolved changes. The partition may have forgotten this client, so that it would
     /// not recognize a repeat.
     fn abandon(&mut self) {
-        for sent in std::mem::take(&mut self.unsettled) {
+        for sent in std::mem::take(&mut self.unresolved) {
             let message = "the write is too old for a safe retry; read the document";
-            self.settle(sent, Err(Error::unknown_outcome(message)));
+            self.record_outcome(sent, Err(Error::unknown_outcome(message)));
         }
         for item in std::mem::take(&mut self.waiting).into_iter().flatten().flatten() {
             let message =
@@ -340,7 +340,7 @@ impl WriteDriver {
         let last = self.last_error.lock().clone();
         let why = last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string);
         let is_in_log = self.results.iter().flatten().any(Result::is_ok);
-        let error = if is_in_log || self.unsettled.iter().any(|sent| sent.maybe_in_log) {
+        let error = if is_in_log || self.unresolved.iter().any(|sent| sent.maybe_in_log) {
             let part = if is_in_log { "a part of the batch is" } else { "the write may be" };
             Error::unknown_outcome(format!("{part} in the log; retry the same write ({why})"))
         } else if let Some(error) = last.filter(|error| error.code() == ErrorCode::Unavailable) {
@@ -348,7 +348,7 @@ impl WriteDriver {
         } else {
             let message = format!(
                 "nothing was sent before the deadline: the outcomes of earlier writes of this \
-                 client are unknown; settle those writes, or allow more time ({why})"
+                 client are unknown; resolve those writes, or allow more time ({why})"
             );
             Error::deadline_exceeded(message)
         };

@@ -12,7 +12,7 @@ fn count(folder: &str) -> usize {
 }
 
 #[test]
-fn a_reader_in_memory_opens_no_file_and_starts_no_thread() {
+fn reader_in_memory_opens_no_file_and_starts_no_thread() {
     let age = FieldType::INT64;
     let spec = StoreSpec::documents("users", KeyType::String, 8).field("age", age);
     let open = || (count("/proc/self/fd"), count("/proc/self/task"));
@@ -22,10 +22,10 @@ fn a_reader_in_memory_opens_no_file_and_starts_no_thread() {
     assert!(users.is_ready());
     users.write(users.upsert("u7").increment("age", 1)).unwrap();
     users.advance(Duration::from_secs(1)).unwrap();
-    let age = users.handle("age", age).unwrap();
+    let age = users.field_as("age", age).unwrap();
     assert_eq!(users.get_i64(&age, "u7", 0).unwrap(), 8);
     assert_eq!(open(), before);
     assert_eq!(users.status().partitions.len(), 8);
-    users.close();
+    users.begin_close();
     assert_eq!(open(), before);
 }

@@ -6,7 +6,7 @@ use forebay_arrow::{arrow_type, column};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 
 #[test]
-fn a_column_has_the_type_that_is_told_and_its_missing_values() {
+fn column_has_its_declared_type_and_its_nulls() {
     let scalars = [
         (ScalarType::Bool, Value::Bool(true)),
         (ScalarType::Int32, Value::Int32(-7)),
@@ -42,7 +42,7 @@ fn a_column_has_the_type_that_is_told_and_its_missing_values() {
 }
 
 #[test]
-fn values_are_what_they_were() {
+fn columns_preserve_their_values() {
     let int64 = FieldType::INT64;
     let made = column(int64, vec![Some(Value::Int64(3)), None]).unwrap();
     assert_eq!(made.as_primitive::<Int64Type>().value(0), 3);

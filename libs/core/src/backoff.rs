@@ -52,7 +52,7 @@ mod tests {
     use crate::entropy::SeededEntropy;
 
     #[test]
-    fn waits_grow_to_their_limit_and_start_over() {
+    fn waits_grow_to_their_limit_and_restart_after_a_reset() {
         let (first, longest) = (Duration::from_millis(10), Duration::from_secs(1));
         let entropy = SeededEntropy::new(7);
         let mut backoff = Backoff::new(first, longest);

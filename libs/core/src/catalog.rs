@@ -77,8 +77,8 @@ impl StoreHistory {
         let mut unused = self.logs();
         let Some(newest) = self.newest().filter(|_| !self.deleted) else { return unused };
         for version in newest.definition.versions.all() {
-            let carried = version.carried.as_ref();
-            let from = carried.map_or(version.logs, |carried| carried.from);
+            let source = version.repartition_source.as_ref();
+            let from = source.map_or(version.logs, |source| source.from);
             unused.retain(|logs| ![version.logs.store, from.store].contains(logs));
         }
         unused
@@ -126,15 +126,16 @@ impl Catalog {
     /// own. Definitions older than the version are copied, too: entries in its log may name them.
     fn define_versions(&mut self, definition: &Definition) {
         let home = definition.store;
-        for version in definition.versions.all().iter().filter(|it| it.kept_as != home) {
-            let kept_as = version.kept_as;
+        for version in definition.versions.all().iter().filter(|it| it.storage_id != home) {
+            let storage_id = version.storage_id;
             let of_home = self.stores.get(&home).map(|history| history.versions.clone());
             let partitions = version.logs.partitions;
             let own = |(number, at): (SchemaVersion, Arc<SchemaAt>)| {
-                let definition = Definition { store: kept_as, partitions, ..at.definition.clone() };
+                let definition =
+                    Definition { store: storage_id, partitions, ..at.definition.clone() };
                 (number, Arc::new(SchemaAt { definition, layout: at.layout.clone() }))
             };
-            let history = self.stores.entry(kept_as).or_default();
+            let history = self.stores.entry(storage_id).or_default();
             history.home = Some(home);
             let known = std::mem::take(&mut history.versions);
             let missing = of_home.unwrap_or_default().into_iter();
@@ -173,11 +174,11 @@ impl Catalog {
         self.stores.get(&store)
     }
 
-    /// Returns the newest definition of a living store by its name.
+    /// Returns the newest definition of an active store by its name.
     ///
     /// # Errors
     /// Returns `NotFound`, naming the store.
-    pub fn by_name(&self, name: &str) -> Result<&Arc<SchemaAt>> {
+    pub fn store_by_name(&self, name: &str) -> Result<&Arc<SchemaAt>> {
         self.by_name
             .get(name)
             .and_then(|id| self.stores.get(id))
@@ -187,33 +188,33 @@ impl Catalog {
             })
     }
 
-    /// Returns the newest definition of a living document store by its name.
+    /// Returns the newest definition of an active document store by its name.
     ///
     /// # Errors
     /// Returns `NotFound`, naming the store; `InvalidArgument` for a stream.
-    pub fn of_documents(&self, name: &str) -> Result<&Arc<SchemaAt>> {
-        let schema = self.by_name(name)?;
+    pub fn document_store_by_name(&self, name: &str) -> Result<&Arc<SchemaAt>> {
+        let schema = self.store_by_name(name)?;
         schema.definition.check_is_of_documents()?;
         Ok(schema)
     }
 
     /// Returns the store to which the version with this storage id belongs: the store itself,
     /// except for pushed versions.
-    pub fn home_of(&self, kept_as: StoreId) -> StoreId {
-        self.stores.get(&kept_as).and_then(|history| history.home).unwrap_or(kept_as)
+    pub fn home_by_storage_id(&self, storage_id: StoreId) -> StoreId {
+        self.stores.get(&storage_id).and_then(|history| history.home).unwrap_or(storage_id)
     }
 
-    /// Returns the newest definition of the living store that a log belongs to, or belonged to.
-    pub fn of_logs(&self, logs: StoreId) -> Option<&Arc<SchemaAt>> {
-        let store = self.stores.get(&self.home_of(logs))?;
+    /// Returns the newest definition of the active store that a log belongs to, or belonged to.
+    pub fn store_by_logs(&self, logs: StoreId) -> Option<&Arc<SchemaAt>> {
+        let store = self.stores.get(&self.home_by_storage_id(logs))?;
         store.newest().filter(|_| !store.deleted)
     }
 
-    /// Returns the newest definition of each version of each living store's documents, under the
+    /// Returns the newest definition of each version of each active store's documents, under the
     /// version's storage id.
-    pub fn kept(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
-        let versions = self.stores().flat_map(|schema| schema.definition.versions.all());
-        versions.filter_map(|version| self.stores.get(&version.kept_as)?.newest())
+    pub fn active_versions(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
+        let versions = self.document_stores().flat_map(|schema| schema.definition.versions.all());
+        versions.filter_map(|version| self.stores.get(&version.storage_id)?.newest())
     }
 
     /// Returns all logs that no store needs any more.
@@ -222,20 +223,20 @@ impl Catalog {
         stores.flat_map(StoreHistory::unused_logs)
     }
 
-    /// Returns each log that a version of a living store's documents follows, with its partition
+    /// Returns each log that a version of an active store's documents follows, with its partition
     /// count.
     pub fn logs(&self) -> BTreeMap<StoreId, PartitionCount> {
-        let versions = self.stores().flat_map(|schema| schema.definition.versions.all());
+        let versions = self.document_stores().flat_map(|schema| schema.definition.versions.all());
         versions.map(|version| (version.logs.store, version.logs.partitions)).collect()
     }
 
-    /// Returns the newest definitions of all living document stores, ordered by name.
-    pub fn stores(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
-        self.living().filter(|schema| schema.definition.stream.is_none())
+    /// Returns the newest definitions of all active document stores, ordered by name.
+    pub fn document_stores(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
+        self.active_stores().filter(|schema| schema.definition.stream.is_none())
     }
 
-    /// Returns the newest definitions of all living stores, streams included, ordered by name.
-    pub fn living(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
+    /// Returns the newest definitions of all active stores, streams included, ordered by name.
+    pub fn active_stores(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
         self.by_name.values().filter_map(|id| self.stores.get(id)?.newest())
     }
 }
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_alters_of_one_version_the_first_wins() {
+    fn first_of_two_alters_of_one_version_wins() {
         let mut catalog = Catalog::default();
         let first = store(1, "users");
         assert_eq!(catalog.apply(define(&first)), ControlEffect::Applied);
@@ -268,12 +269,12 @@ mod tests {
         };
         assert_eq!(catalog.apply(define(&add("age"))), ControlEffect::Applied);
         assert_eq!(catalog.apply(define(&add("city"))), ControlEffect::Superseded);
-        let newest = &catalog.by_name("users").unwrap().definition;
+        let newest = &catalog.store_by_name("users").unwrap().definition;
         assert!(newest.field("age").is_some() && newest.field("city").is_none());
     }
 
     #[test]
-    fn a_name_is_taken_until_its_store_is_deleted() {
+    fn name_is_taken_until_its_store_is_deleted() {
         let mut catalog = Catalog::default();
         catalog.apply(define(&store(1, "users")));
         assert_eq!(catalog.apply(define(&store(2, "users"))), ControlEffect::Superseded);
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_the_documents_has_all_definitions_of_its_store() {
+    fn version_of_the_documents_has_all_definitions_of_its_store() {
         let mut catalog = Catalog::default();
         let first = store(1, "users");
         let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
@@ -293,37 +294,37 @@ mod tests {
         let live = pushed.with_live(VersionNumber(2)).unwrap();
         let altered = live.altered(&[Alteration::AddField(age)]).unwrap();
         let without = altered.without_version(VersionNumber(1)).unwrap();
-        let kept = |catalog: &Catalog| -> Vec<u64> {
-            catalog.kept().map(|schema| schema.definition.store.0).collect()
+        let active = |catalog: &Catalog| -> Vec<u64> {
+            catalog.active_versions().map(|schema| schema.definition.store.0).collect()
         };
         for (definition, ids) in
             [(&first, &[1][..]), (&pushed, &[1, 8]), (&live, &[1, 8]), (&altered, &[1, 8])]
         {
             assert_eq!(catalog.apply(define(definition)), ControlEffect::Applied);
-            assert_eq!(kept(&catalog), ids);
+            assert_eq!(active(&catalog), ids);
         }
         let own = catalog.store(StoreId(8)).unwrap();
         assert_eq!(own.versions().count(), 4);
         assert!(own.versions().all(|schema| schema.definition.store == StoreId(8)));
         assert!(own.newest().unwrap().definition.field("age").is_some());
-        assert_eq!([1, 8].map(|id| catalog.home_of(StoreId(id))), [StoreId(1); 2]);
-        assert_eq!(catalog.by_name("users").unwrap().definition.store, StoreId(1));
+        assert_eq!([1, 8].map(|id| catalog.home_by_storage_id(StoreId(id))), [StoreId(1); 2]);
+        assert_eq!(catalog.store_by_name("users").unwrap().definition.store, StoreId(1));
 
         assert_eq!(catalog.apply(define(&without)), ControlEffect::Applied);
-        assert_eq!(kept(&catalog), [8]);
+        assert_eq!(active(&catalog), [8]);
         assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(8))), ControlEffect::Superseded);
         assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(1))), ControlEffect::Applied);
-        assert_eq!(kept(&catalog), [0; 0]);
+        assert_eq!(active(&catalog), [0; 0]);
     }
 
-    type Next<'n> = &'n dyn Fn(&Definition) -> Result<Definition>;
+    type NextDefinition<'n> = &'n dyn Fn(&Definition) -> Result<Definition>;
 
     #[test]
-    fn logs_are_unused_once_no_version_follows_them_and_nothing_is_carried_from_them() {
+    fn logs_are_unused_once_no_version_follows_or_forwards_them() {
         let mut catalog = Catalog::default();
         let mut now = store(1, "users");
         assert_eq!(catalog.apply(define(&now)), ControlEffect::Applied);
-        let mut alter = |catalog: &mut Catalog, next: Next<'_>| {
+        let mut alter = |catalog: &mut Catalog, next: NextDefinition<'_>| {
             now = next(&now).unwrap();
             assert_eq!(catalog.apply(define(&now)), ControlEffect::Applied);
             let own = catalog.store(StoreId(1)).unwrap().unused_logs();
@@ -332,24 +333,24 @@ mod tests {
             own.into_iter().map(|logs| logs.0).collect::<Vec<_>>()
         };
         let (one, two) = (VersionNumber(1), VersionNumber(2));
-        let moved = |id, count| {
+        let repartitioned = |id, count| {
             move |it: &Definition| {
-                let began = vec![Offset(3); it.written().partitions.0 as usize];
-                it.with_moved_version(StoreId(id), PartitionCount(count), began)
+                let start_offsets = vec![Offset(3); it.write_logs().partitions.0 as usize];
+                it.with_repartitioned_version(StoreId(id), PartitionCount(count), start_offsets)
             }
         };
-        assert_eq!(alter(&mut catalog, &moved(8, 6)), [0; 0]);
+        assert_eq!(alter(&mut catalog, &repartitioned(8, 6)), [0; 0]);
         assert_eq!(alter(&mut catalog, &|it| it.without_version(two)), [8], "it was given up");
         let three = VersionNumber(3);
-        assert_eq!(alter(&mut catalog, &moved(9, 6)), [8]);
+        assert_eq!(alter(&mut catalog, &repartitioned(9, 6)), [8]);
         assert_eq!(alter(&mut catalog, &|it| it.with_writes_to(three)), [8]);
         assert_eq!(alter(&mut catalog, &|it| it.with_live(three)), [8]);
         let without = alter(&mut catalog, &|it| it.without_version(one));
         assert_eq!(without, [8], "slow writers may append to those from before");
-        assert_eq!(alter(&mut catalog, &|it| it.with_carrying_ended(three)), [1, 8]);
+        assert_eq!(alter(&mut catalog, &|it| it.with_forwarding_ended(three)), [1, 8]);
         // A version that follows the same logs needs no logs of its own.
-        let began = vec![Offset(3); 6];
-        let pushed = alter(&mut catalog, &|it| it.with_version(StoreId(10), began.clone()));
+        let starts = vec![Offset(3); 6];
+        let pushed = alter(&mut catalog, &|it| it.with_version(StoreId(10), starts.clone()));
         assert_eq!(pushed, [1, 8]);
         assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(1))), ControlEffect::Applied);
         let all = catalog.unused_logs().map(|logs| logs.0).collect::<Vec<_>>();
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_live_since_the_first_definition_that_says_so_now() {
+    fn version_is_live_since_the_definition_that_last_made_it_live() {
         let mut catalog = Catalog::default();
         let first = store(1, "users");
         let age = FieldSpec::new("age", FieldType::INT32);
@@ -371,7 +372,7 @@ mod tests {
             [(&first, 1), (&pushed, 1), (&live, 3), (&altered, 3), (&back, 5), (&forth, 6)]
         {
             assert_eq!(catalog.apply(define(definition)), ControlEffect::Applied);
-            for id in definition.versions.all().iter().map(|version| version.kept_as) {
+            for id in definition.versions.all().iter().map(|version| version.storage_id) {
                 let live_since = catalog.store(id).unwrap().live_since();
                 assert_eq!(live_since, Some(SchemaVersion(since)), "{id:?}");
             }

@@ -125,7 +125,7 @@ pub struct Source {
     pub append_time: Timestamp,
     /// Whether the entry was forwarded to other partitions than it was written to. If so, it has a
     /// position of its own: the source's position belongs to another log.
-    pub is_moved: bool,
+    pub is_forwarded: bool,
 }
 
 /// Purpose and content of an entry.
@@ -163,6 +163,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Creates an entry that is no copy of another one, at home epoch 0: there is one region.
+    pub fn original(log_id: LogId, schema_version: SchemaVersion, body: EntryBody) -> Self {
+        Self { log_id, epoch: Epoch(0), schema_version, source: None, body }
+    }
+
     /// Returns the number of changes in the entry.
     pub fn change_count(&self) -> usize {
         match &self.body {
@@ -174,8 +179,8 @@ impl Entry {
     /// Returns the position of the entry in its home log, if this log holds it at `offset`.
     pub fn position(&self, offset: Offset) -> Position {
         match self.source {
-            Some(source) if !source.is_moved => source.position,
-            _ => Position { epoch: self.epoch, offset, place: 0 },
+            Some(source) if !source.is_forwarded => source.position,
+            _ => Position { epoch: self.epoch, offset, index_in_entry: 0 },
         }
     }
 }

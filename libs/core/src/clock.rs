@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_when_it_is_moved() {
+    fn manual_clock_moves_only_on_request() {
         let clock = ManualClock::at(Timestamp::from_micros(5));
         clock.advance_micros(-7);
         assert_eq!(clock.now(), Timestamp::from_micros(-2));

@@ -47,10 +47,10 @@ pub struct LastLetter {
 }
 
 impl LastLetter {
-    /// Admits the next letter, in the order of the dead-letter log. Returns whether the letter is
-    /// the first of its position. A letter at or below the last one of its home log is a repeat:
+    /// Advances to the next letter, in the order of the dead-letter log. Returns whether the letter
+    /// is the first of its position. A letter at or below the last one of its home log is a repeat:
     /// its copier did not learn the outcome of an append and appended again.
-    pub fn admit(last: &mut Option<Self>, letter: &DeadLetter) -> bool {
+    pub fn advance(last: &mut Option<Self>, letter: &DeadLetter) -> bool {
         let next = Self { home_log: letter.home_log, offset: letter.offset };
         let is_first = !last.is_some_and(|last| last.covers(next.home_log, next.offset));
         if is_first {
@@ -82,17 +82,17 @@ mod tests {
     }
 
     #[test]
-    fn a_position_counts_once_and_another_log_starts_over() {
+    fn dead_letter_position_counts_once_and_another_log_restarts_the_count() {
         let mut last = None;
         let copies = [(5, 3), (5, 3), (5, 7), (5, 4), (6, 0), (6, 0), (6, 9)];
         let counted =
-            copies.map(|(log, offset)| LastLetter::admit(&mut last, &letter(log, offset)));
+            copies.map(|(log, offset)| LastLetter::advance(&mut last, &letter(log, offset)));
         assert_eq!(counted, [true, false, true, false, true, false, true]);
         assert_eq!(last, Some(LastLetter { home_log: LogId(6), offset: Offset(9) }));
     }
 
     #[test]
-    fn a_letter_holds_what_fits() {
+    fn dead_letter_is_cut_to_its_size_limit() {
         let large = vec![7; DEAD_LETTER_BYTES_MAX + 5];
         assert_eq!(DeadLetter::held(&large).len(), DEAD_LETTER_BYTES_MAX);
         assert_eq!(DeadLetter::held(&large[..9]), [7; 9]);

@@ -15,7 +15,7 @@ pub const WINDOW_BYTES: usize = 8 * (2 + WORDS);
 
 /// Status of a sequence in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum SequenceStatus {
     /// Not applied yet.
     New,
     /// Applied already.
@@ -58,16 +58,18 @@ impl ClientWindow {
         Self { highest, below: [0; WORDS], last_seen }
     }
 
-    fn seen(&self, sequence: Sequence) -> Seen {
+    fn status(&self, sequence: Sequence) -> SequenceStatus {
         if sequence > self.highest {
-            return Seen::New;
+            return SequenceStatus::New;
         }
-        let Some(back) = (self.highest.0 - sequence.0).checked_sub(1) else { return Seen::Repeat };
+        let Some(back) = (self.highest.0 - sequence.0).checked_sub(1) else {
+            return SequenceStatus::Repeat;
+        };
         if back >= DEDUP_WINDOW {
-            return Seen::BelowWindow;
+            return SequenceStatus::BelowWindow;
         }
         let bit = self.below[(back / 64) as usize] >> (back % 64) & 1;
-        if bit == 1 { Seen::Repeat } else { Seen::New }
+        if bit == 1 { SequenceStatus::Repeat } else { SequenceStatus::New }
     }
 
     fn record(&mut self, sequence: Sequence) {
@@ -101,25 +103,25 @@ impl ClientWindow {
     }
 }
 
-/// Handle that admits sequences of one client to its window.
-pub struct Admission<'d> {
+/// Handle that records sequences of one client in its window.
+pub struct SequenceRecorder<'d> {
     window: &'d mut ClientWindow,
     /// Whether the window was created for the first sequence, which it holds already.
     is_new: bool,
 }
 
-impl Admission<'_> {
+impl SequenceRecorder<'_> {
     /// Returns the status of this sequence and records it. The first call must pass the sequence
-    /// that the admission was created with.
-    pub fn admit(&mut self, sequence: Sequence) -> Seen {
+    /// that the recorder was created with.
+    pub fn record(&mut self, sequence: Sequence) -> SequenceStatus {
         if std::mem::take(&mut self.is_new) {
-            return Seen::New;
+            return SequenceStatus::New;
         }
-        let seen = self.window.seen(sequence);
-        if seen == Seen::New {
+        let status = self.window.status(sequence);
+        if status == SequenceStatus::New {
             self.window.record(sequence);
         }
-        seen
+        status
     }
 }
 
@@ -132,27 +134,32 @@ pub struct Dedup {
 
 impl Dedup {
     /// Returns the status of this client's sequence at this partition time.
-    pub fn seen(&self, client: ClientId, sequence: Sequence, now: Timestamp) -> Seen {
+    pub fn status(&self, client: ClientId, sequence: Sequence, now: Timestamp) -> SequenceStatus {
         match self.clients.get(&client) {
-            Some(window) if !is_idle(window.last_seen, now) => window.seen(sequence),
-            _ => Seen::New,
+            Some(window) if !is_idle(window.last_seen, now) => window.status(sequence),
+            _ => SequenceStatus::New,
         }
     }
 
     /// Returns the status of this sequence and records it at this partition time. A repeat also
     /// proves that its client is not idle.
-    pub fn admit(&mut self, client: ClientId, sequence: Sequence, now: Timestamp) -> Seen {
-        self.admission(client, sequence, now).admit(sequence)
+    pub fn record(
+        &mut self,
+        client: ClientId,
+        sequence: Sequence,
+        now: Timestamp,
+    ) -> SequenceStatus {
+        self.recorder(client, sequence, now).record(sequence)
     }
 
-    /// Opens an admission for several sequences of one client that start with this one; see
-    /// [`Dedup::admit`].
-    pub fn admission(
+    /// Returns a recorder of several sequences of one client that start with this one; see
+    /// [`Dedup::record`].
+    pub fn recorder(
         &mut self,
         client: ClientId,
         first: Sequence,
         now: Timestamp,
-    ) -> Admission<'_> {
+    ) -> SequenceRecorder<'_> {
         self.forget_idle(now);
         match self.clients.entry(client) {
             Entry::Occupied(known) => {
@@ -162,12 +169,12 @@ impl Dedup {
                     self.by_last_seen.remove(&(before, client));
                     self.by_last_seen.insert((now, client));
                 }
-                Admission { window, is_new: false }
+                SequenceRecorder { window, is_new: false }
             }
             Entry::Vacant(unknown) => {
                 self.by_last_seen.insert((now, client));
                 let window = unknown.insert(ClientWindow::new(first, now));
-                Admission { window, is_new: true }
+                SequenceRecorder { window, is_new: true }
             }
         }
     }
@@ -226,7 +233,7 @@ mod tests {
     proptest! {
         /// Compares the window with a set that forgets nothing: inside the window both agree.
         #[test]
-        fn agrees_with_a_set(steps in prop::collection::vec((0u64..2_500, 0u64..1_500), 1..300)) {
+        fn window_equals_a_set(steps in prop::collection::vec((0u64..2_500, 0u64..1_500), 1..300)) {
             let mut dedup = Dedup::default();
             let mut model = BTreeSet::new();
             let mut top = 1u64;
@@ -235,18 +242,18 @@ mod tests {
                 let sequence = Sequence(top.saturating_sub(back % 1_100).max(1));
                 let highest = model.last().copied().unwrap_or(sequence);
                 let expected = if model.contains(&sequence) {
-                    Seen::Repeat
+                    SequenceStatus::Repeat
                 } else {
-                    Seen::New
+                    SequenceStatus::New
                 };
-                let seen = dedup.seen(CLIENT, sequence, NOW);
-                prop_assert_eq!(dedup.admit(CLIENT, sequence, NOW), seen);
+                let status = dedup.status(CLIENT, sequence, NOW);
+                prop_assert_eq!(dedup.record(CLIENT, sequence, NOW), status);
                 if highest.0.saturating_sub(sequence.0) <= DEDUP_WINDOW {
-                    prop_assert_eq!(seen, expected);
+                    prop_assert_eq!(status, expected);
                 } else {
-                    prop_assert_eq!(seen, Seen::BelowWindow);
+                    prop_assert_eq!(status, SequenceStatus::BelowWindow);
                 }
-                if seen == Seen::New {
+                if status == SequenceStatus::New {
                     model.insert(sequence);
                 }
             }
@@ -254,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_come_back_from_their_bytes() {
+    fn client_windows_round_trip() {
         let mut window = ClientWindow::new(Sequence(1), Timestamp::from_micros(-7));
         (2..900).step_by(3).for_each(|sequence| window.record(Sequence(sequence)));
         let bytes = window.to_bytes();
@@ -263,12 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn a_client_idle_for_a_day_is_forgotten() {
+    fn client_idle_for_a_day_is_forgotten() {
         let mut dedup = Dedup::default();
-        dedup.admit(CLIENT, Sequence(5), NOW);
+        dedup.record(CLIENT, Sequence(5), NOW);
         let day = NOW.plus_micros(DEDUP_IDLE_US);
-        assert_eq!(dedup.seen(CLIENT, Sequence(5), day.plus_micros(-1)), Seen::Repeat);
-        assert_eq!(dedup.seen(CLIENT, Sequence(5), day), Seen::New);
+        assert_eq!(dedup.status(CLIENT, Sequence(5), day.plus_micros(-1)), SequenceStatus::Repeat);
+        assert_eq!(dedup.status(CLIENT, Sequence(5), day), SequenceStatus::New);
         dedup.forget_idle(day);
         assert_eq!(dedup, Dedup::default());
     }
@@ -276,38 +283,47 @@ mod tests {
     /// Proves that a client which only retries is not idle: if the partition forgot it, the next
     /// retry would be applied twice.
     #[test]
-    fn a_repeat_keeps_its_client_known() {
+    fn repeat_keeps_its_client_remembered() {
         let mut dedup = Dedup::default();
-        dedup.admit(CLIENT, Sequence(5), NOW);
+        dedup.record(CLIENT, Sequence(5), NOW);
         let evening = NOW.plus_micros(DEDUP_IDLE_US - 1);
-        assert_eq!(dedup.admit(CLIENT, Sequence(5), evening), Seen::Repeat);
-        assert_eq!(dedup.admit(CLIENT, Sequence(5), evening.plus_micros(2)), Seen::Repeat);
+        assert_eq!(dedup.record(CLIENT, Sequence(5), evening), SequenceStatus::Repeat);
+        assert_eq!(
+            dedup.record(CLIENT, Sequence(5), evening.plus_micros(2)),
+            SequenceStatus::Repeat
+        );
     }
 
     #[test]
-    fn the_window_is_1024_below_the_highest() {
+    fn window_covers_1024_sequences_below_the_highest() {
         let mut dedup = Dedup::default();
-        dedup.admit(CLIENT, Sequence(2_000), NOW);
-        assert_eq!(dedup.admit(CLIENT, Sequence(2_000 - DEDUP_WINDOW), NOW), Seen::New);
-        assert_eq!(dedup.admit(CLIENT, Sequence(2_000 - DEDUP_WINDOW), NOW), Seen::Repeat);
-        assert_eq!(dedup.admit(CLIENT, Sequence(1_999 - DEDUP_WINDOW), NOW), Seen::BelowWindow);
-        assert_eq!(dedup.admit(CLIENT, Sequence(u64::MAX), NOW), Seen::New);
-        assert_eq!(dedup.admit(CLIENT, Sequence(0), NOW), Seen::BelowWindow);
-        assert_eq!(dedup.admit(CLIENT, Sequence(u64::MAX), NOW), Seen::Repeat);
+        dedup.record(CLIENT, Sequence(2_000), NOW);
+        assert_eq!(dedup.record(CLIENT, Sequence(2_000 - DEDUP_WINDOW), NOW), SequenceStatus::New);
+        assert_eq!(
+            dedup.record(CLIENT, Sequence(2_000 - DEDUP_WINDOW), NOW),
+            SequenceStatus::Repeat
+        );
+        assert_eq!(
+            dedup.record(CLIENT, Sequence(1_999 - DEDUP_WINDOW), NOW),
+            SequenceStatus::BelowWindow
+        );
+        assert_eq!(dedup.record(CLIENT, Sequence(u64::MAX), NOW), SequenceStatus::New);
+        assert_eq!(dedup.record(CLIENT, Sequence(0), NOW), SequenceStatus::BelowWindow);
+        assert_eq!(dedup.record(CLIENT, Sequence(u64::MAX), NOW), SequenceStatus::Repeat);
     }
 
     #[test]
-    fn the_end_of_time_forgets_nobody_at_once() {
+    fn end_of_time_does_not_forget_a_new_client() {
         let mut dedup = Dedup::default();
         let end = Timestamp::from_micros(i64::MAX);
-        dedup.admit(CLIENT, Sequence(1), end);
-        assert_eq!(dedup.admit(CLIENT, Sequence(1), end), Seen::Repeat);
+        dedup.record(CLIENT, Sequence(1), end);
+        assert_eq!(dedup.record(CLIENT, Sequence(1), end), SequenceStatus::Repeat);
     }
 
     #[test]
     fn restored_windows_are_forgotten_in_their_turn() {
         let mut dedup = Dedup::default();
-        dedup.admit(CLIENT, Sequence(1), NOW);
+        dedup.record(CLIENT, Sequence(1), NOW);
         dedup.restore(CLIENT, ClientWindow::new(Sequence(9), NOW.plus_micros(10)));
         dedup.forget_idle(NOW.plus_micros(DEDUP_IDLE_US));
         assert_eq!(dedup.windows().len(), 1);

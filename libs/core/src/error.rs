@@ -2,6 +2,7 @@
 //! `proto/forebay/v1/error.proto`, a message that says what happened and what to do next, and a
 //! context. An error never contains a stored value.
 
+use std::any::Any;
 use std::fmt;
 
 use crate::id::PartitionId;
@@ -23,7 +24,7 @@ pub enum ErrorCode {
     Unavailable,
     /// The caller's deadline passed before anything was sent.
     DeadlineExceeded,
-    /// The write may or may not be in the log; retrying the same call settles it.
+    /// The write may or may not be in the log; retrying the same call resolves it.
     UnknownOutcome,
     /// A limit was exceeded; the message names the limit and the actual value.
     LimitExceeded,
@@ -188,6 +189,14 @@ impl Error {
         error
     }
 
+    /// Converts a caught panic to `Internal`, with the message of the panic.
+    pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("no message");
+        Self::internal(format!("a broken invariant ({text}); report it"))
+    }
+
     /// Returns the error with the name of its store.
     #[must_use]
     pub fn with_store(mut self, store: impl Into<String>) -> Self {
@@ -286,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_its_own_number_and_name() {
+    fn every_code_has_a_unique_number_and_name() {
         for (place, code) in ErrorCode::ALL.into_iter().enumerate() {
             assert_eq!(code.number(), place as i32 + 1);
             assert_eq!(ErrorCode::from_number(code.number()), Some(code));
@@ -297,5 +306,19 @@ mod tests {
         let names: std::collections::BTreeSet<_> =
             ErrorCode::ALL.iter().map(|code| code.name()).collect();
         assert_eq!(names.len(), ErrorCode::ALL.len());
+    }
+
+    #[test]
+    fn panic_error_contains_its_message() {
+        let panics: [(Box<dyn Any + Send>, &str); 3] = [
+            (Box::new("a text"), "a text"),
+            (Box::new("a string".to_owned()), "a string"),
+            (Box::new(7), "no message"),
+        ];
+        for (panic, text) in panics {
+            let error = Error::of_panic(&*panic);
+            assert_eq!(error.code(), ErrorCode::Internal);
+            assert!(error.message().contains(text), "{error}");
+        }
     }
 }

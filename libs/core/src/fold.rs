@@ -2,51 +2,32 @@
 //! same state on every replica.
 //!
 //! The fold reads no clock: `partition_time` is the running maximum of append times. The fold does
-//! not touch an index either; documents come from [`Documents`]. The result is the list of writes,
+//! not touch an index either; rows come from [`RowLookup`]. The result is the list of writes,
 //! each key once with its last state, so a reader of the index never sees half an entry.
 
 mod document_change;
+mod lookup;
 mod overlay;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use self::lookup::find_definition;
+pub use self::lookup::{FoldError, RowLookup, Schemas};
 use self::overlay::Overlay;
 use crate::catalog::SchemaAt;
 use crate::change::{Change, ClientBatch, Entry, EntryBody, Source};
 use crate::clock::Timestamp;
-use crate::dedup::{Dedup, Seen};
+use crate::dedup::{Dedup, SequenceStatus};
 use crate::error::{Error, ErrorCode, Result};
 use crate::id::{
     ClientId, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion,
 };
 use crate::key::Key;
 use crate::limits::{ENTRY_CHANGES_MAX, SCHEMA_VERSION_MAX};
-use crate::outcome::{Outcome, Verdict};
+use crate::outcome::{ConditionOutcome, Outcome};
 use crate::partition::partition_of;
-
-/// Lookup of the documents of one partition for the fold.
-pub trait Documents {
-    /// Returns the row under a key, or `None`.
-    ///
-    /// # Errors
-    /// Returns an error if the row cannot be read, for example after a disk error; the record is
-    /// then not applied.
-    fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>>;
-
-    /// Announces the next keys, a few dozen at most, so that an implementation can prefetch their
-    /// memory in parallel.
-    fn prefetch(&self, keys: &[&[u8]]) {
-        let _ = keys;
-    }
-}
-
-/// Lookup of the definitions of one store for the fold.
-pub trait Schemas {
-    /// Returns the definition of this version, or `None` if this process does not know it yet.
-    fn at(&self, version: SchemaVersion) -> Option<Arc<SchemaAt>>;
-}
+use crate::schema::Stream;
 
 /// A record of the log, whether it decodes or not.
 #[derive(Debug)]
@@ -62,7 +43,7 @@ pub struct Record {
 
 /// Effects of one applied record.
 #[derive(Debug, Default, PartialEq)]
-pub struct Applied {
+pub struct FoldEffects {
     /// Whether all documents are deleted before the writes below.
     pub drop_all: bool,
     /// The last row of each key that changed; `None` deletes it. Ordered by key.
@@ -81,27 +62,20 @@ pub struct Applied {
     pub sources: Vec<PartitionId>,
 }
 
-/// Reason why a record cannot be applied now.
-#[derive(Debug, PartialEq)]
-pub enum Blocked {
-    /// The definition of this version is unknown; fetch it, then apply the record again.
-    NeedsDefinition(SchemaVersion),
-    /// This build does not know the record's format; the partition stays at its offset.
-    UpgradeNeeded(Error),
-    /// A document that the record changes could not be read.
-    Unreadable(Error),
-    /// An invariant is broken; the state is poisoned.
-    Internal(Error),
+/// The part of the state after an entry that the entry's changes are applied with.
+struct NextState {
+    /// Newest definition; `None` before the first one.
+    schema: Option<Arc<SchemaAt>>,
+    /// Partition time.
+    partition_time: Timestamp,
+    /// Number of drop-alls of the newest definition.
+    drop_all_count: u32,
 }
 
-impl Blocked {
-    /// Converts to an error, for callers that cannot wait. `unknown` creates the error for an
-    /// unknown definition.
-    pub fn into_error(self, unknown: impl FnOnce(SchemaVersion) -> Error) -> Error {
-        match self {
-            Self::NeedsDefinition(version) => unknown(version),
-            Self::UpgradeNeeded(error) | Self::Unreadable(error) | Self::Internal(error) => error,
-        }
+impl NextState {
+    /// Returns the properties of the store as a stream, if it is one.
+    fn stream(&self) -> Option<&Stream> {
+        self.schema.as_ref().and_then(|at| at.definition.stream.as_ref())
     }
 }
 
@@ -150,77 +124,108 @@ impl PartitionState {
     /// Applies one record. If it returns `Err`, the state is unchanged.
     ///
     /// # Errors
-    /// Returns [`Blocked`]: fetch the definition and apply the record again, or stop at this
+    /// Returns [`FoldError`]: fetch the definition and apply the record again, or stop at this
     /// offset.
     pub fn apply(
         &mut self,
         record: Record,
-        documents: &impl Documents,
+        rows: &impl RowLookup,
         schemas: &impl Schemas,
-    ) -> std::result::Result<Applied, Blocked> {
+    ) -> std::result::Result<FoldEffects, FoldError> {
         let Record { offset, append_time, entry } = record;
         if offset < self.offset_applied {
             let message = format!("record {offset} comes again after {}", self.offset_applied);
-            return Err(Blocked::Internal(self.locate(Error::internal(message))));
+            return Err(FoldError::Internal(self.locate(Error::internal(message))));
         }
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) if error.code() == ErrorCode::UpgradeNeeded => {
-                return Err(Blocked::UpgradeNeeded(self.locate(error)));
+                return Err(FoldError::UpgradeNeeded(self.locate(error)));
             }
             Err(error) => return Ok(self.skip(offset, error)),
         };
-        let opens = matches!(entry.body, EntryBody::LogHeader).then_some(entry.log_id);
-        let log_id = self.log_id.or(opens);
-        if opens != log_id && opens.is_some() {
+        let header = matches!(entry.body, EntryBody::LogHeader).then_some(entry.log_id);
+        let log_id = self.log_id.or(header);
+        if header != log_id && header.is_some() {
             // Several writers opened the log at once and the first won: the other header entries
             // lose nothing.
             self.offset_applied = offset.next();
-            return Ok(Applied::default());
+            return Ok(FoldEffects::default());
         }
         if let Err(error) = self.check_log(&entry, log_id) {
             self.log_id = log_id;
             return Ok(self.skip(offset, error));
         }
-        let entry_schema = find(schemas, entry.schema_version)?;
-        let current = find(schemas, self.schema_version.max(entry.schema_version))?;
+        let entry_schema = find_definition(schemas, entry.schema_version)?;
+        let current = find_definition(schemas, self.schema_version.max(entry.schema_version))?;
         if let Err(error) = self.check_changes(&entry, entry_schema.as_deref()) {
             self.log_id = log_id;
             let sources = self.note_source(&entry).into_iter().collect();
-            return Ok(Applied { sources, ..self.skip(offset, error) });
+            return Ok(FoldEffects { sources, ..self.skip(offset, error) });
         }
-        let stream = current.as_ref().and_then(|at| at.definition.stream.as_ref());
-        let is_of_view = stream.is_some_and(|stream| stream.view.is_some());
-        let now = self.time_behind(&entry, append_time, is_of_view);
-        let drop_all_count = current.as_ref().map_or(0, |at| at.definition.drop_all_count);
-        let drop_all = drop_all_count > self.drop_all_count;
-        let mut overlay = Overlay::default();
-        if let (EntryBody::Changes(batches), Some(schema), None) = (&entry.body, &current, stream) {
-            overlay = Overlay::of(batches);
-            if !drop_all {
-                let loaded = overlay.load(documents, schemas, schema, now);
-                loaded.map_err(|blocked| self.locate_blocked(blocked))?;
-            }
-        }
+        let next = self.state_after(&entry, append_time, current);
+        let overlay = self.load_documents(&entry, &next, rows, schemas)?;
         // No step below can fail: the state moves by the whole record.
-        self.log_id = log_id;
-        self.partition_time = now;
-        self.schema_version = self.schema_version.max(entry.schema_version);
-        self.drop_all_count = self.drop_all_count.max(drop_all_count);
-        let clients = self.dedup.forget_idle(now);
-        let sources = self.note_source(&entry).into_iter().collect();
-        self.position = entry.position(offset);
-        self.offset_applied = offset.next();
-        let mut applied = Applied { drop_all, clients, sources, ..Applied::default() };
-        if let Some(stream) = stream {
+        let mut effects = self.advance(offset, &entry, &next);
+        if let Some(stream) = next.stream() {
             if let EntryBody::Changes(batches) = entry.body {
                 let is_derived = stream.view.is_some();
-                self.take_events(batches, is_derived, &mut applied);
+                self.take_events(batches, is_derived, &mut effects);
             }
-        } else if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &current) {
-            self.apply_changes(batches, schema, overlay, &mut applied);
+        } else if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &next.schema) {
+            self.apply_changes(batches, schema, overlay, &mut effects);
         }
-        Ok(applied)
+        Ok(effects)
+    }
+
+    /// Returns the part of the state after a valid entry that its changes are applied with.
+    /// `schema` is the newest definition after the entry.
+    fn state_after(
+        &self,
+        entry: &Entry,
+        append_time: Timestamp,
+        schema: Option<Arc<SchemaAt>>,
+    ) -> NextState {
+        let is_of_view = schema.as_ref().is_some_and(|at| at.definition.view().is_some());
+        let partition_time = self.time_behind(entry, append_time, is_of_view);
+        let drop_all_count = schema.as_ref().map_or(0, |at| at.definition.drop_all_count);
+        NextState { schema, partition_time, drop_all_count }
+    }
+
+    /// Reads the documents whose previous state the entry's changes need.
+    fn load_documents<'e>(
+        &self,
+        entry: &'e Entry,
+        next: &NextState,
+        rows: &impl RowLookup,
+        schemas: &impl Schemas,
+    ) -> std::result::Result<Overlay<'e>, FoldError> {
+        let (EntryBody::Changes(batches), Some(schema), None) =
+            (&entry.body, &next.schema, next.stream())
+        else {
+            return Ok(Overlay::default());
+        };
+        let mut overlay = Overlay::of(batches);
+        if next.drop_all_count <= self.drop_all_count {
+            let loaded = overlay.load(rows, schemas, schema, next.partition_time);
+            loaded.map_err(|error| error.with_partition(self.partition.partition))?;
+        }
+        Ok(overlay)
+    }
+
+    /// Moves the state behind a valid entry, and returns the effects that do not depend on its
+    /// changes.
+    fn advance(&mut self, offset: Offset, entry: &Entry, next: &NextState) -> FoldEffects {
+        let drop_all = next.drop_all_count > self.drop_all_count;
+        self.log_id = Some(entry.log_id);
+        self.partition_time = next.partition_time;
+        self.schema_version = self.schema_version.max(entry.schema_version);
+        self.drop_all_count = self.drop_all_count.max(next.drop_all_count);
+        let clients = self.dedup.forget_idle(next.partition_time);
+        let sources = self.note_source(entry).into_iter().collect();
+        self.position = entry.position(offset);
+        self.offset_applied = offset.next();
+        FoldEffects { drop_all, clients, sources, ..FoldEffects::default() }
     }
 
     /// Returns the partition time after an entry. The time of a view's log follows only its source:
@@ -234,22 +239,13 @@ impl PartitionState {
         }
     }
 
-    fn skip(&mut self, offset: Offset, reason: Error) -> Applied {
+    fn skip(&mut self, offset: Offset, reason: Error) -> FoldEffects {
         self.offset_applied = offset.next();
-        Applied { skipped: Some(self.locate(reason)), ..Applied::default() }
+        FoldEffects { skipped: Some(self.locate(reason)), ..FoldEffects::default() }
     }
 
     fn locate(&self, error: Error) -> Error {
         error.with_partition(self.partition.partition)
-    }
-
-    fn locate_blocked(&self, blocked: Blocked) -> Blocked {
-        match blocked {
-            Blocked::NeedsDefinition(version) => Blocked::NeedsDefinition(version),
-            Blocked::UpgradeNeeded(error) => Blocked::UpgradeNeeded(self.locate(error)),
-            Blocked::Unreadable(error) => Blocked::Unreadable(self.locate(error)),
-            Blocked::Internal(error) => Blocked::Internal(self.locate(error)),
-        }
     }
 
     /// Refuses an entry that does not belong to the log with this id, whatever its content.
@@ -312,26 +308,31 @@ impl PartitionState {
     /// Passes on the events of an entry that were not inserted before. A view's entries need no
     /// de-duplication by client: repeats are removed at the source, and the source positions admit
     /// each entry once.
-    fn take_events(&mut self, batches: Vec<ClientBatch>, is_derived: bool, applied: &mut Applied) {
+    fn take_events(
+        &mut self,
+        batches: Vec<ClientBatch>,
+        is_derived: bool,
+        effects: &mut FoldEffects,
+    ) {
         let now = self.partition_time;
         let mut next = self.position;
         for batch in batches {
             if is_derived {
                 for change in batch.changes {
-                    applied.events.push((next, change));
-                    next.place = next.place.wrapping_add(1);
+                    effects.events.push((next, change));
+                    next.index_in_entry = next.index_in_entry.wrapping_add(1);
                 }
                 continue;
             }
-            applied.clients.push(batch.client);
+            effects.clients.push(batch.client);
             let Some(first) = batch.changes.first() else { continue };
-            let mut admission = self.dedup.admission(batch.client, first.sequence, now);
+            let mut recorder = self.dedup.recorder(batch.client, first.sequence, now);
             for change in batch.changes {
                 let position = next;
-                next.place = next.place.wrapping_add(1);
-                match admission.admit(change.sequence) {
-                    Seen::New => applied.events.push((position, change)),
-                    _ => applied.repeats += 1,
+                next.index_in_entry = next.index_in_entry.wrapping_add(1);
+                match recorder.record(change.sequence) {
+                    SequenceStatus::New => effects.events.push((position, change)),
+                    _ => effects.repeats += 1,
                 }
             }
         }
@@ -342,40 +343,29 @@ impl PartitionState {
         batches: &'e [ClientBatch],
         schema: &SchemaAt,
         mut overlay: Overlay<'e>,
-        applied: &mut Applied,
+        effects: &mut FoldEffects,
     ) {
         let now = self.partition_time;
         let (mut next, mut number) = (self.position, 0);
         for batch in batches {
-            applied.clients.push(batch.client);
+            effects.clients.push(batch.client);
             let Some(first) = batch.changes.first() else { continue };
-            let mut admission = self.dedup.admission(batch.client, first.sequence, now);
+            let mut recorder = self.dedup.recorder(batch.client, first.sequence, now);
             for change in &batch.changes {
-                let (position, place) = (next, number);
-                next.place = next.place.wrapping_add(1);
+                let (position, change_number) = (next, number);
+                next.index_in_entry = next.index_in_entry.wrapping_add(1);
                 number += 1;
                 let (client, sequence) = (batch.client, change.sequence);
-                if admission.admit(sequence) != Seen::New {
-                    applied.repeats += 1;
+                if recorder.record(sequence) != SequenceStatus::New {
+                    effects.repeats += 1;
                     continue;
                 }
-                let verdict = overlay.apply(place, change, schema, now, position);
-                if change.condition.is_some() || verdict == Verdict::TooLarge {
-                    applied.outcomes.push(Outcome { client, sequence, position, verdict });
+                let condition = overlay.apply(change_number, change, schema, now, position);
+                if change.condition.is_some() || condition == ConditionOutcome::TooLarge {
+                    effects.outcomes.push(Outcome { client, sequence, position, condition });
                 }
             }
         }
-        applied.writes = overlay.into_writes();
+        effects.writes = overlay.into_writes();
     }
-}
-
-/// Returns the definition of this version; `Ok(None)` for version 0, before the first definition.
-fn find(
-    schemas: &impl Schemas,
-    version: SchemaVersion,
-) -> std::result::Result<Option<Arc<SchemaAt>>, Blocked> {
-    if version == SchemaVersion(0) {
-        return Ok(None);
-    }
-    schemas.at(version).map(Some).ok_or(Blocked::NeedsDefinition(version))
 }

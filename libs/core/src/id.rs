@@ -98,7 +98,7 @@ pub struct Position {
     /// Offset of the entry in its home log.
     pub offset: Offset,
     /// Index of the change in its entry, from 0.
-    pub place: u16,
+    pub index_in_entry: u16,
 }
 
 /// Size of a [`Position`] in every file, in bytes.
@@ -106,12 +106,12 @@ pub const POSITION_BYTES: usize = 14;
 
 impl Position {
     /// Encodes the position for checkpoints, live copies and shards: `epoch u32 | offset u64 |
-    /// place u16`.
+    /// index_in_entry u16`.
     pub fn to_bytes(self) -> [u8; POSITION_BYTES] {
         let mut bytes = [0; POSITION_BYTES];
         bytes[..4].copy_from_slice(&self.epoch.0.to_le_bytes());
         bytes[4..12].copy_from_slice(&self.offset.0.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.place.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.index_in_entry.to_le_bytes());
         bytes
     }
 
@@ -119,20 +119,20 @@ impl Position {
     pub fn from_bytes(bytes: &[u8; POSITION_BYTES]) -> Self {
         let [a, b, c, d, offset @ .., e, f] = *bytes;
         let (epoch, offset) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(offset));
-        let place = u16::from_le_bytes([e, f]);
-        Self { epoch: Epoch(epoch), offset: Offset(offset), place }
+        let index_in_entry = u16::from_le_bytes([e, f]);
+        Self { epoch: Epoch(epoch), offset: Offset(offset), index_in_entry }
     }
 
     /// Returns the document version that a change at this position gives: offset and index in one
     /// number.
     pub const fn document_version(self) -> DocumentVersion {
-        DocumentVersion((self.offset.0 << 16) | self.place as u64)
+        DocumentVersion((self.offset.0 << 16) | self.index_in_entry as u64)
     }
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.epoch, self.offset, self.place)
+        write!(f, "{}:{}:{}", self.epoch, self.offset, self.index_in_entry)
     }
 }
 
@@ -166,26 +166,26 @@ impl fmt::Display for PartitionRef {
 mod tests {
     use super::*;
 
-    fn position(epoch: u32, offset: u64, place: u16) -> Position {
-        Position { epoch: Epoch(epoch), offset: Offset(offset), place }
+    fn position(epoch: u32, offset: u64, index_in_entry: u16) -> Position {
+        Position { epoch: Epoch(epoch), offset: Offset(offset), index_in_entry }
     }
 
     #[test]
-    fn positions_are_ordered_by_epoch_then_offset_then_place() {
+    fn positions_are_ordered_by_epoch_then_offset_then_index() {
         let ascending =
             [position(0, 9, 9), position(1, 0, 0), position(1, 0, 1), position(1, 1, 0)];
         assert!(ascending.is_sorted_by(|one, other| one < other));
     }
 
     #[test]
-    fn positions_come_back_from_their_bytes() {
+    fn positions_round_trip() {
         let at = position(0x0403_0201, 0x0c0b_0a09_0807_0605, 0x0e0d);
         assert_eq!(at.to_bytes(), std::array::from_fn(|place| place as u8 + 1));
         assert_eq!(Position::from_bytes(&at.to_bytes()), at);
     }
 
     #[test]
-    fn dead_letters_lie_among_the_reserved_ids() {
+    fn dead_letter_stores_use_the_reserved_ids() {
         let store = StoreId(STORE_BIT | 0xfeed);
         assert_eq!(store.dead_letters(), Some(StoreId(0xfeed)));
         for reserved in [0, 0xfeed, STORE_BIT, STORE_BIT | 255] {
@@ -194,8 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn document_versions_grow_with_offset_and_place() {
-        let version = |offset, place| position(0, offset, place).document_version();
+    fn document_versions_grow_with_offset_and_index() {
+        let version =
+            |offset, index_in_entry| position(0, offset, index_in_entry).document_version();
         assert!(version(1, 0) > version(0, u16::MAX));
         assert!(version(1, 1) > version(1, 0));
         assert_eq!(Offset(u64::MAX).next(), Offset(u64::MAX));

@@ -216,7 +216,7 @@ mod tests {
     use crate::error::ErrorCode;
 
     #[test]
-    fn partitioned_keys_split_back() {
+    fn partitioned_keys_split_into_their_parts() {
         let key = Key::partitioned(b"tenant", b"user").unwrap();
         assert_eq!(Key::split(key.as_bytes(), true).unwrap(), (Some(&b"tenant"[..]), &b"user"[..]));
         let key = Key::plain(b"").unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_64_kib_passes_and_one_more_byte_does_not() {
+    fn longest_key_is_accepted_and_a_longer_key_is_refused() {
         assert!(Key::plain(&vec![7; KEY_BYTES_MAX]).is_ok());
         let error = Key::plain(&vec![7; KEY_BYTES_MAX + 1]).unwrap_err();
         assert_eq!(error.code(), ErrorCode::LimitExceeded);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn short_identities_are_corrupt_not_a_panic() {
+    fn short_identities_are_corrupt_without_a_panic() {
         for bytes in [&b""[..], b"abc", b"\xff\xff\xff\xffabc"] {
             assert_eq!(Key::split(bytes, true).unwrap_err().code(), ErrorCode::Corrupt);
         }

@@ -331,7 +331,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scalars_are_ordered_as_their_bytes(a: i64, b: i64, c: f64, d: f64, texts: [String; 2]) {
+        fn encoded_scalars_sort_like_values(a: i64, b: i64, c: f64, d: f64, texts: [String; 2]) {
             let bytes = |value: Value| {
                 let mut bytes = Vec::new();
                 put_ordered(&mut bytes, &value);
@@ -399,7 +399,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stored_keys_are_ordered_as_keys_are_and_come_back((order, keys) in two_keys()) {
+        fn stored_keys_sort_like_their_keys_and_round_trip((order, keys) in two_keys()) {
             let [one, other] = keys.each_ref().map(|(partition, primary)| {
                 let key = identity(order, partition, primary);
                 let stored = order.stored(key.as_bytes()).unwrap();
@@ -411,7 +411,7 @@ mod tests {
         }
 
         #[test]
-        fn ranges_hold_what_their_bounds_say(
+        fn key_ranges_contain_exactly_the_keys_between_their_bounds(
             (order, [(partition, primary), (_, from)]) in two_keys(),
             kinds in (0..3, 0..3),
             to in key(KeyType::Bytes),
@@ -435,7 +435,7 @@ mod tests {
         }
 
         #[test]
-        fn prefixes_hold_what_begins_with_them(
+        fn prefix_ranges_contain_exactly_the_keys_with_the_prefix(
             partition in key(KeyType::Bytes),
             primary in key(KeyType::Bytes),
             prefix in key(KeyType::Bytes),
@@ -452,7 +452,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_key_or_refused(order in orders(), bytes: Vec<u8>) {
+        fn arbitrary_bytes_decode_to_a_key_or_are_refused(order in orders(), bytes: Vec<u8>) {
             for stored in [bytes.clone(), [vec![DOCUMENTS], bytes].concat()] {
                 match order.identity(&stored) {
                     Ok(key) => prop_assert_eq!(order.stored(key.as_bytes()).unwrap(), stored),
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_wrongly_is_refused() {
+    fn invalid_key_ranges_are_refused() {
         let order = |partition| KeyOrder { primary: KeyType::Int64, partition };
         let (plain, scoped) = (order(None), order(Some(KeyType::String)));
         let eight = [1; 8];
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_definition() {
+    fn key_order_follows_the_definition() {
         let mut spec =
             StoreSpec::documents("users", KeyType::String, 4).field("tenant", FieldType::INT64);
         let of = |spec: &StoreSpec| KeyOrder::of(&spec.define(StoreId(1)).unwrap());

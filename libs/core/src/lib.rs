@@ -5,15 +5,15 @@
 //! and the simulator, and the same log prefix gives the same state everywhere.
 
 pub mod backoff;
+pub mod byte_reader;
 pub mod catalog;
 pub mod change;
 pub mod clock;
+pub mod coerce;
 pub mod dead_letter;
 pub mod dedup;
 pub mod entropy;
 pub mod error;
-pub mod fields;
-pub mod fit;
 pub mod fold;
 pub mod id;
 pub mod key;

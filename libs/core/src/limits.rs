@@ -75,7 +75,7 @@ pub const OUTCOMES_KEPT: usize = 65_536;
 pub const DEAD_LETTER_BYTES_MAX: usize = ENTRY_BYTES_MAX - 64 * 1024;
 /// Target size in bytes at which the copier closes a record of the dead-letter log; a single letter
 /// may be larger.
-pub const DEAD_LETTERS_BYTES_AIM: usize = 256 * 1024;
+pub const DEAD_LETTERS_BYTES_TARGET: usize = 256 * 1024;
 /// Letters in one record of the dead-letter log.
 pub const DEAD_LETTERS_PER_RECORD_MAX: usize = 256;
 /// Records that the dead-letter log of a partition retains at least; older records may be trimmed.
@@ -112,12 +112,12 @@ pub const READER_READY_AGE_MS: u64 = 10_000;
 pub const READER_READY_GRACE_MS: u64 = 5_000;
 /// Most bytes of entries that a reader reads from its log at once.
 pub const READER_READ_BYTES_MAX: usize = 1024 * 1024;
-/// Memory that a reader leaves to the rest of its process if no memory limit is configured; see
-/// `tools/decisions/0027`.
-pub const MEMORY_REST_BYTES: u64 = 56 * 1024 * 1024;
-/// Additional memory that the reader leaves for each partition: the data that its tail has in
+/// Memory that a reader reserves for the other parts of its process if no memory limit is
+/// configured; see `tools/decisions/0027`.
+pub const PROCESS_RESERVED_BYTES: u64 = 56 * 1024 * 1024;
+/// Additional memory that the reader reserves for each partition: the data that its tail has in
 /// flight.
-pub const MEMORY_REST_PARTITION_BYTES: u64 = 8 * 1024 * 1024;
+pub const PROCESS_RESERVED_PARTITION_BYTES: u64 = 8 * 1024 * 1024;
 /// Longest wait of a reader at its log's end before it reads again, in milliseconds.
 pub const READER_READ_WAIT_MS: u64 = 1_000;
 /// Longest wait of a reader for a response of its log, in addition to the wait that it requested,
@@ -126,16 +126,21 @@ pub const READER_LOG_TIMEOUT_MS: u64 = 10_000;
 /// Longest wait of a reader for a definition before it reads its log again, in milliseconds.
 pub const READER_DEFINITION_WAIT_MS: u64 = 5_000;
 /// Poll interval on a shared copy that another reader owns, in milliseconds, while no call waits.
-pub const READER_COPY_LOOK_MS: u64 = 20;
-/// Poll interval, in milliseconds, while a call waits or while the copy does not serve yet.
-pub const READER_COPY_LOOK_SOON_MS: u64 = 1;
-/// Two durations, in milliseconds: the interval between two attempts to copy the records that a
-/// version of the documents shares with its predecessor, and the longest wait for the tasks of a
-/// dropped version to end.
-pub const READER_LEAVE_WAIT_MS: u64 = 60_000;
+pub const READER_COPY_POLL_INTERVAL_MS: u64 = 20;
+/// Poll interval on a shared copy, in milliseconds, while a call waits or while the copy does not
+/// serve yet.
+pub const READER_COPY_POLL_INTERVAL_ACTIVE_MS: u64 = 1;
+/// Interval between two attempts to copy the records that a version of the documents shares with
+/// its predecessor, in milliseconds.
+pub const VERSION_DETACH_RETRY_MS: u64 = 60_000;
+/// Longest time for which the next version waits until the live version is detached from shared
+/// records, in milliseconds.
+pub const VERSION_DETACH_WAIT_MS: u64 = 60_000;
+/// Longest wait for the tasks of a dropped version to end, in milliseconds.
+pub const VERSION_CLOSE_WAIT_MS: u64 = 60_000;
 /// Time after which an opening reader releases local files that it opened speculatively before the
 /// catalog answered, in milliseconds: another process may need their locks.
-pub const READER_AHEAD_MS_MAX: u64 = 1_000;
+pub const SPECULATIVE_OPEN_MS_MAX: u64 = 1_000;
 /// Interval at which a standby reader tries to take over the shared copy that another reader owns,
 /// in milliseconds.
 pub const READER_TAKE_OVER_MS: u64 = 100;
@@ -161,7 +166,7 @@ pub const READER_CLOCK_CHECK_SOON_MS: u64 = 2_000;
 /// Consecutive poisoned replicas of a partition after which a reader halts the partition.
 pub const READER_POISONED_COPIES_MAX: u32 = 3;
 /// Default interval between two checkpoints of a reader's partition, in milliseconds.
-pub const CHECKPOINT_EVERY_MS: u64 = 10_000;
+pub const CHECKPOINT_INTERVAL_MS: u64 = 10_000;
 /// Longest time that a closing reader takes to write its last checkpoint of a partition, in
 /// milliseconds. A slower checkpoint is abandoned, and the previous one stays.
 pub const CHECKPOINT_CLOSE_MS: u64 = 5_000;
@@ -179,9 +184,9 @@ pub const SCAN_PAGE_BYTES: usize = 1024 * 1024;
 /// Rows that a scan reads for one page, expired rows included.
 pub const SCAN_PAGE_ROWS_MAX: usize = 10_000;
 /// Time for which a scan's snapshot stays open after the last page, in milliseconds.
-pub const SCAN_VIEW_HELD_MS: u64 = 60_000;
+pub const SCAN_SNAPSHOT_TTL_MS: u64 = 60_000;
 /// Most open snapshots for the scans of one store.
-pub const SCAN_VIEWS_MAX: usize = 64;
+pub const SCAN_SNAPSHOTS_MAX: usize = 64;
 /// Rows of a get that are in memory at once, in addition to the response.
 pub const ORDERED_GET_KEYS: usize = 64;
 /// Longest wait that an ordered read may request, in milliseconds.
@@ -213,11 +218,11 @@ pub const COPY_RANGES_MAX: usize = 64;
 /// Most files of a copy; its plan lists all of them.
 pub const COPY_FILES_MAX: usize = 64 * 1024;
 /// Most ranges of a copy that are read in parallel.
-pub const COPY_STREAMS_MAX: usize = 6;
+pub const COPY_PARALLELISM_MAX: usize = 6;
 /// Most shards that are frozen for copies at once.
 pub const COPIES_MAX: usize = 8;
 /// Time for which a shard stays frozen without a read, in milliseconds.
-pub const COPY_HELD_MS: u64 = 15 * 60 * 1_000;
+pub const COPY_LEASE_MS: u64 = 15 * 60 * 1_000;
 /// Bytes of rows in flight for each stream of a copy.
 pub const COPY_STREAM_BYTES: u32 = 4 * 1024 * 1024;
 /// Largest frame of a copy's stream, in bytes; each frame is one system call at both ends.
@@ -264,14 +269,14 @@ pub const SNAPSHOT_GRACE_MS: u64 = 24 * 60 * 60 * 1_000;
 pub const ROLLBACK_WINDOW_S: u64 = 24 * 60 * 60;
 /// Time after a repartition for which a reader lets calls wait in all partitions, in milliseconds:
 /// a call may have looked up the partition of its keys before the repartition.
-pub const READER_MOVED_MS: u64 = 60_000;
+pub const READER_REPARTITIONED_MS: u64 = 60_000;
 /// Span of append times, in microseconds, in which entries of one partition are forwarded to other
 /// partitions as one entry.
-pub const MOVE_TOGETHER_US: i64 = 100_000;
+pub const FORWARD_GROUP_US: i64 = 100_000;
 /// Time that all writers have to learn that writes to a store are paused, in milliseconds.
-pub const MOVE_WAIT_MS: u64 = 250;
+pub const REPARTITION_PAUSE_MS: u64 = 250;
 /// Longest time that a writer holds a write while the documents are repartitioned, in milliseconds.
-pub const MOVE_HELD_MS: u64 = 5_000;
+pub const REPARTITION_WRITE_WAIT_MS: u64 = 5_000;
 /// Most versions of one store's documents at once.
 pub const STORE_VERSIONS_MAX: usize = 8;
 /// Bytes of rows of one partition that a push writes at once.
@@ -279,7 +284,7 @@ pub const PUSH_BLOCK_BYTES: usize = 1024 * 1024;
 /// Bytes of rows of all partitions that a push holds in memory before it writes them.
 pub const PUSH_BLOCKS_BYTES: usize = 64 * 1024 * 1024;
 /// Time for which the rows of an interrupted push stay if it does not resume, in milliseconds.
-pub const PUSH_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
+pub const PUSH_WORKSPACE_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Number of log records above which a reader bootstraps from a shard if there is no snapshot.
 pub const READER_RECORDS_FOLDED_MAX: u64 = 100_000;
 /// Partitions of a reader that bootstrap from an image at once; each downloads its image while it
@@ -304,35 +309,40 @@ pub const VERIFY_CHANGED_MAX: usize = 1 << 20;
 pub const VERIFY_NAMED_MAX: usize = 1_000;
 /// Largest text that declares one feature view, in bytes.
 pub const VIEW_DECLARATION_BYTES_MAX: usize = 64 * 1024;
+/// Largest file that declares feature views, in bytes.
+pub const VIEW_FILE_BYTES_MAX: usize = 1024 * 1024;
+/// Most documents of a file that declares feature views.
+pub const VIEW_FILE_DOCUMENTS_MAX: usize = 256;
 /// Default allowed lateness of a view: how far an event's time may be before its partition's time.
 /// The default covers clock differences and the order in which partitions are derived.
-pub const VIEW_LATENESS_US: i64 = 60_000_000;
-/// Default interval between two emissions of one group of a feature view.
-pub const VIEW_CADENCE_US: i64 = 100_000;
-/// Least emission interval: 10 ms.
-pub const VIEW_CADENCE_US_MIN: i64 = 10_000;
-/// Greatest emission interval: an hour.
-pub const VIEW_CADENCE_US_MAX: i64 = 60 * 60 * 1_000_000;
-/// Default grace of a feature view: how long an emitted windowed value outlives its next change.
-pub const VIEW_GRACE_US: i64 = 30_000_000;
-/// Greatest grace: a day.
-pub const VIEW_GRACE_US_MAX: i64 = 24 * 60 * 60 * 1_000_000;
+pub const VIEW_ALLOWED_LATENESS_US: i64 = 60_000_000;
+/// Default interval between two materializations of one group of a feature view.
+pub const VIEW_MATERIALIZATION_INTERVAL_US: i64 = 100_000;
+/// Least materialization interval: 10 ms.
+pub const VIEW_MATERIALIZATION_INTERVAL_US_MIN: i64 = 10_000;
+/// Greatest materialization interval: an hour.
+pub const VIEW_MATERIALIZATION_INTERVAL_US_MAX: i64 = 60 * 60 * 1_000_000;
+/// Default expiry grace of a feature view: how long a materialized windowed value outlives its next
+/// change.
+pub const VIEW_EXPIRY_GRACE_US: i64 = 30_000_000;
+/// Greatest expiry grace: a day.
+pub const VIEW_EXPIRY_GRACE_US_MAX: i64 = 24 * 60 * 60 * 1_000_000;
 /// Most SQL operators and words in the condition of one feature view. Each may nest the expression
 /// before it, and nested expressions are walked by recursion.
 pub const VIEW_CONDITION_OPERATORS_MAX: usize = 512;
 /// Greatest nesting depth of a feature view's condition.
 pub const PREDICATE_DEPTH_MAX: usize = 32;
-/// Most columns by which one feature view groups.
+/// Most columns of the entity of one feature view.
 pub const GROUP_COLUMNS_MAX: usize = 16;
-/// Most stores in which one feature view looks events up.
-pub const LOOKUPS_MAX: usize = 16;
+/// Most joins of one feature view.
+pub const JOINS_MAX: usize = 16;
 /// Most aggregates of one feature view.
 pub const AGGREGATES_MAX: usize = 1_024;
 /// Most windows of one feature view.
 pub const WINDOWS_MAX: usize = 32;
-/// Most tiles of one window; 30 days with hops of 5 minutes are 8,640.
+/// Most tiles of one window; 30 days with slides of 5 minutes are 8,640.
 pub const WINDOW_TILES_MAX: i64 = 10_000;
-/// Longest window and greatest lateness: ten years, in microseconds.
+/// Longest window and greatest allowed lateness: ten years, in microseconds.
 pub const WINDOW_US_MAX: i64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
 /// Greatest lead of an event's time over its partition's time, in microseconds: one day. A greater
 /// lead indicates a wrong clock, and the event's tile would stay until then.
@@ -349,7 +359,7 @@ pub const AGGREGATE_QUANTILES_MAX: usize = 64;
 pub const SHARD_FILES_OPEN_MAX: i32 = 256;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.
 pub const TTL_US_MAX: i64 = 100 * 365 * 24 * 60 * 60 * 1_000_000;
-/// Most keys of one multi-get or gather.
+/// Most keys of one batch of gets or gather.
 pub const BATCH_KEYS_MAX: usize = 1 << 20;
 /// Default deadline of a client's call, in milliseconds; the client then reports the outcome as far
 /// as it knows it.
@@ -364,22 +374,22 @@ pub const CLIENT_BACKOFF_MS_MAX: u64 = 1_000;
 /// partition may have forgotten the client.
 pub const CLIENT_RETRY_AGE_US: i64 = DEDUP_IDLE_US / 2;
 /// Target size at which a client closes a request, in bytes; a single change may be larger.
-pub const CLIENT_REQUEST_BYTES_AIM: usize = 4 * 1024 * 1024;
+pub const CLIENT_REQUEST_BYTES_TARGET: usize = 4 * 1024 * 1024;
 /// Requests of one client to one store in flight, above which further writes wait and are
 /// coalesced.
 pub const CLIENT_REQUESTS_IN_FLIGHT_MAX: usize = 2;
 /// Longest time that a write waits to be coalesced before the client sends it, in milliseconds.
-pub const CLIENT_COALESCED_WAIT_MS: u64 = 50;
+pub const CLIENT_COALESCE_WAIT_MS: u64 = 50;
 /// Bytes of changes above which the client sends a request alone and at once.
-pub const CLIENT_COALESCED_ONE_BYTES_MAX: usize = 64 * 1024;
+pub const CLIENT_COALESCE_ONE_BYTES_MAX: usize = 64 * 1024;
 /// Target size at which a client closes a coalesced request, in bytes.
-pub const CLIENT_COALESCED_BYTES_AIM: usize = 1024 * 1024;
-/// Default limit of unsettled changes of one write stream.
+pub const CLIENT_COALESCE_BYTES_TARGET: usize = 1024 * 1024;
+/// Default limit of unresolved changes of one write stream.
 pub const CLIENT_STREAM_CHANGES_MAX: usize = 16 * 1024;
-/// Bytes of unsettled changes of one write stream; one change may be larger.
+/// Bytes of unresolved changes of one write stream; one change may be larger.
 pub const CLIENT_STREAM_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Definition changes with unknown outcome that a client remembers; it forgets the oldest.
-pub const CLIENT_UNSETTLED_DEFINITIONS_MAX: usize = 64;
+pub const CLIENT_UNRESOLVED_DEFINITIONS_MAX: usize = 64;
 /// First wait of a catalog follower after a log error, in milliseconds.
 pub const CATALOG_BACKOFF_MS_MIN: u64 = 20;
 /// Longest wait of a catalog follower after a log error, in milliseconds.
@@ -405,18 +415,18 @@ const _: () = assert!(ENTRY_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * ENTRY_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
 const _: () = assert!(ROW_BYTES_MAX + 2 * KEY_BYTES_MAX + COPY_BLOCK_BYTES < COPY_BLOCK_BYTES_MAX);
 // A kill costs at most a tenth of the last quarter of a copy.
-const _: () = assert!(10 * 4 * COPY_STREAMS_MAX as u64 <= COPY_PARTS);
+const _: () = assert!(10 * 4 * COPY_PARALLELISM_MAX as u64 <= COPY_PARTS);
 const _: () = assert!(ENTRY_CHANGES_MAX <= 1 << 16);
 const _: () = assert!(REQUEST_CHANGES_MAX <= ENTRY_CHANGES_MAX);
-const _: () = assert!(DEAD_LETTERS_BYTES_AIM < DEAD_LETTER_BYTES_MAX);
+const _: () = assert!(DEAD_LETTERS_BYTES_TARGET < DEAD_LETTER_BYTES_MAX);
 const _: () = assert!(DEAD_LETTERS_PER_RECORD_MAX <= DEAD_LETTERS_PAGE_MAX);
 const _: () = assert!(CLIENT_BACKOFF_MS_MIN <= CLIENT_BACKOFF_MS_MAX);
 const _: () = assert!(CLIENT_RETRY_AGE_US < DEDUP_IDLE_US);
-const _: () = assert!(CLIENT_REQUEST_BYTES_AIM < ENTRY_BYTES_MAX);
+const _: () = assert!(CLIENT_REQUEST_BYTES_TARGET < ENTRY_BYTES_MAX);
 const _: () = assert!(
-    CLIENT_COALESCED_BYTES_AIM + CLIENT_COALESCED_ONE_BYTES_MAX <= CLIENT_REQUEST_BYTES_AIM
+    CLIENT_COALESCE_BYTES_TARGET + CLIENT_COALESCE_ONE_BYTES_MAX <= CLIENT_REQUEST_BYTES_TARGET
 );
-const _: () = assert!(CLIENT_COALESCED_WAIT_MS < CLIENT_ATTEMPT_MS);
+const _: () = assert!(CLIENT_COALESCE_WAIT_MS < CLIENT_ATTEMPT_MS);
 const _: () = assert!(READER_BACKOFF_MS_MIN <= READER_BACKOFF_MS_MAX);
 const _: () =
     assert!(AGGREGATE_LAST_MAX as usize * (AGGREGATE_ITEM_BYTES_MAX + 4) <= VALUE_BYTES_MAX);

@@ -9,7 +9,7 @@ use crate::value::{FieldType, ScalarType, Value, compare};
 
 /// Result of an operation on a field.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Merged {
+pub enum MergeResult {
     /// The field holds this value; `None` is null.
     Set(Option<Value>),
     /// The field becomes absent.
@@ -21,15 +21,15 @@ pub enum Merged {
 /// Applies an operation to the present value (`None`: absent or null) of a field of this type.
 ///
 /// The operation's own value may be of a narrower type than the field; it is widened first.
-pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> Merged {
+pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> MergeResult {
     let widened = |value: &Value| value.clone().widened_to(field_type);
     match op {
-        FieldOp::Set(None) => Merged::Set(None),
-        FieldOp::Set(Some(value)) => Merged::Set(Some(widened(value))),
-        FieldOp::Remove => Merged::Absent,
+        FieldOp::Set(None) => MergeResult::Set(None),
+        FieldOp::Set(Some(value)) => MergeResult::Set(Some(widened(value))),
+        FieldOp::Remove => MergeResult::Absent,
         FieldOp::Increment(by) => {
             let by = widened(by);
-            Merged::Set(Some(present.and_then(|value| add(value, &by)).unwrap_or(by)))
+            MergeResult::Set(Some(present.and_then(|value| add(value, &by)).unwrap_or(by)))
         }
         FieldOp::Min(value) => keep(present, widened(value), Ordering::Less),
         FieldOp::Max(value) => keep(present, widened(value), Ordering::Greater),
@@ -45,12 +45,12 @@ pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> Me
             bounded(list, *bound, field_type)
         }
         FieldOp::SetRemove { items } => match present {
-            None => Merged::Unchanged,
+            None => MergeResult::Unchanged,
             Some(_) => {
                 let gone: HashSet<_> = items.iter().map(component_bytes).collect();
                 let mut list = components(present);
                 list.retain(|component| !gone.contains(&component_bytes(component)));
-                Merged::Set(Some(Value::List(scalar_of(field_type), list)))
+                MergeResult::Set(Some(Value::List(scalar_of(field_type), list)))
             }
         },
     }
@@ -74,12 +74,12 @@ fn add(value: &Value, by: &Value) -> Option<Value> {
     }
 }
 
-fn keep(present: Option<&Value>, value: Value, wanted: Ordering) -> Merged {
+fn keep(present: Option<&Value>, value: Value, wanted: Ordering) -> MergeResult {
     let wins = match present {
         Some(old) if !old.is_nan() => compare(&value, old) == Some(wanted),
         _ => !value.is_nan(),
     };
-    if wins { Merged::Set(Some(value)) } else { Merged::Unchanged }
+    if wins { MergeResult::Set(Some(value)) } else { MergeResult::Unchanged }
 }
 
 fn components(present: Option<&Value>) -> Vec<Value> {
@@ -96,10 +96,10 @@ fn scalar_of(field_type: FieldType) -> ScalarType {
     }
 }
 
-fn bounded(mut list: Vec<Value>, bound: u32, field_type: FieldType) -> Merged {
+fn bounded(mut list: Vec<Value>, bound: u32, field_type: FieldType) -> MergeResult {
     let over = list.len().saturating_sub(bound as usize);
     list.drain(..over);
-    Merged::Set(Some(Value::List(scalar_of(field_type), list)))
+    MergeResult::Set(Some(Value::List(scalar_of(field_type), list)))
 }
 
 #[cfg(test)]
@@ -110,8 +110,8 @@ mod tests {
     const FLOAT64: FieldType = FieldType::FLOAT64;
     const LIST: FieldType = FieldType::List(ScalarType::Int32);
 
-    fn set(value: Value) -> Merged {
-        Merged::Set(Some(value))
+    fn set(value: Value) -> MergeResult {
+        MergeResult::Set(Some(value))
     }
 
     fn list(items: &[i32]) -> Value {
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn min_and_max_keep_the_better_one_and_never_nan() {
+    fn min_and_max_select_the_better_value_and_never_nan() {
         let max = |value| FieldOp::Max(Value::Float64(value));
         let two = Value::Float64(2.0);
         assert_eq!(merge(None, &max(1.0), FLOAT64), set(Value::Float64(1.0)));
-        assert_eq!(merge(Some(&two), &max(1.0), FLOAT64), Merged::Unchanged);
+        assert_eq!(merge(Some(&two), &max(1.0), FLOAT64), MergeResult::Unchanged);
         assert_eq!(merge(Some(&two), &max(3.0), FLOAT64), set(Value::Float64(3.0)));
-        assert_eq!(merge(Some(&two), &max(f64::NAN), FLOAT64), Merged::Unchanged);
+        assert_eq!(merge(Some(&two), &max(f64::NAN), FLOAT64), MergeResult::Unchanged);
         let nan = Value::Float64(f64::NAN);
         assert_eq!(merge(Some(&nan), &max(1.0), FLOAT64), set(Value::Float64(1.0)));
         let min = FieldOp::Min(Value::Float64(1.0));
@@ -146,34 +146,37 @@ mod tests {
     }
 
     #[test]
-    fn appends_keep_the_newest_and_sets_keep_one_of_each() {
+    fn appends_retain_the_newest_items_and_sets_one_of_each() {
         let append = FieldOp::ListAppend { items: items(&[3, 4]), bound: 3 };
         assert_eq!(merge(Some(&list(&[1, 2])), &append, LIST), set(list(&[2, 3, 4])));
         let add = FieldOp::SetAdd { items: items(&[2, 5, 5]), bound: 10 };
         assert_eq!(merge(Some(&list(&[1, 2])), &add, LIST), set(list(&[1, 2, 5])));
         let remove = FieldOp::SetRemove { items: items(&[1]) };
         assert_eq!(merge(Some(&list(&[1, 2])), &remove, LIST), set(list(&[2])));
-        assert_eq!(merge(None, &remove, LIST), Merged::Unchanged);
+        assert_eq!(merge(None, &remove, LIST), MergeResult::Unchanged);
     }
 
     #[test]
-    fn nan_is_never_set_by_min_and_max() {
+    fn min_and_max_never_set_nan() {
         let nan = FieldOp::Max(Value::Float64(f64::NAN));
-        assert_eq!(merge(None, &nan, FLOAT64), Merged::Unchanged);
+        assert_eq!(merge(None, &nan, FLOAT64), MergeResult::Unchanged);
         let narrow = FieldOp::Min(Value::Float32(f32::NAN));
-        assert_eq!(merge(Some(&Value::Float64(f64::NAN)), &narrow, FLOAT64), Merged::Unchanged);
+        assert_eq!(
+            merge(Some(&Value::Float64(f64::NAN)), &narrow, FLOAT64),
+            MergeResult::Unchanged
+        );
     }
 
     /// Proves that sets compare components by their bytes: NaN is a member like any other, and the
     /// two zeros are two members.
     #[test]
-    fn sets_tell_components_apart_by_their_bytes() {
+    fn sets_distinguish_components_by_their_bytes() {
         let floats = FieldType::List(ScalarType::Float64);
         let all =
             |items: &[f64]| items.iter().map(|item| Value::Float64(*item)).collect::<Vec<_>>();
         let held = Value::List(ScalarType::Float64, all(&[f64::NAN, 0.0]));
         let length = |merged| match merged {
-            Merged::Set(Some(Value::List(_, items))) => items.len(),
+            MergeResult::Set(Some(Value::List(_, items))) => items.len(),
             other => panic!("no list: {other:?}"),
         };
         let add = FieldOp::SetAdd { items: all(&[f64::NAN, -0.0, 0.0]), bound: 9 };
@@ -189,7 +192,9 @@ mod tests {
         let numbers = |from: i32| (from..from + 65_535).map(Value::Int32).collect::<Vec<_>>();
         let held = Value::List(ScalarType::Int32, numbers(0));
         let add = FieldOp::SetAdd { items: numbers(65_535), bound: 65_535 };
-        let Merged::Set(Some(merged)) = merge(Some(&held), &add, LIST) else { panic!("no list") };
+        let MergeResult::Set(Some(merged)) = merge(Some(&held), &add, LIST) else {
+            panic!("no list")
+        };
         assert_eq!(merged, Value::List(ScalarType::Int32, numbers(65_535)));
         let remove = FieldOp::SetRemove { items: numbers(65_535) };
         assert_eq!(merge(Some(&merged), &remove, LIST), set(list(&[])));

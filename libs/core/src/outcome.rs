@@ -7,7 +7,7 @@ use crate::limits::OUTCOMES_KEPT;
 
 /// Outcome of a conditional change's condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConditionOutcome {
     /// The condition held and the change happened.
     Applied,
     /// The condition did not hold; the version is the document's, if the store has versions.
@@ -26,7 +26,7 @@ pub struct Outcome {
     /// Position of the change in the log.
     pub position: Position,
     /// Outcome of the condition.
-    pub verdict: Verdict,
+    pub condition: ConditionOutcome,
 }
 
 /// The outcomes of a partition's last conditional changes.
@@ -80,19 +80,22 @@ impl OutcomeTable {
 mod tests {
     use super::*;
 
-    fn outcome(sequence: u64, verdict: Verdict) -> Outcome {
+    fn outcome(sequence: u64, condition: ConditionOutcome) -> Outcome {
         let (client, position) = (ClientId(1), Position::default());
-        Outcome { client, sequence: Sequence(sequence), position, verdict }
+        Outcome { client, sequence: Sequence(sequence), position, condition }
     }
 
     #[test]
-    fn the_oldest_gives_way_and_the_first_stays() {
+    fn full_outcome_table_evicts_the_oldest_and_retains_the_first_verdict() {
         let mut table = OutcomeTable::with_capacity(2);
-        table.keep(outcome(1, Verdict::Applied));
-        table.keep(outcome(1, Verdict::ConditionFailed(None)));
-        assert_eq!(table.get(ClientId(1), Sequence(1)).unwrap().verdict, Verdict::Applied);
-        table.keep(outcome(2, Verdict::Applied));
-        table.keep(outcome(3, Verdict::Applied));
+        table.keep(outcome(1, ConditionOutcome::Applied));
+        table.keep(outcome(1, ConditionOutcome::ConditionFailed(None)));
+        assert_eq!(
+            table.get(ClientId(1), Sequence(1)).unwrap().condition,
+            ConditionOutcome::Applied
+        );
+        table.keep(outcome(2, ConditionOutcome::Applied));
+        table.keep(outcome(3, ConditionOutcome::Applied));
         assert_eq!(table.get(ClientId(1), Sequence(1)), None);
         assert!(table.get(ClientId(1), Sequence(3)).is_some());
         assert_eq!(table.all().map(|kept| kept.sequence.0).collect::<Vec<_>>(), [2, 3]);

@@ -64,7 +64,7 @@ mod tests {
 
     /// Proves that an unchecked count of 0 does not divide by zero.
     #[test]
-    fn an_unchecked_count_of_zero_is_one_partition() {
+    fn unchecked_count_of_zero_acts_as_one_partition() {
         assert_eq!(partition_of(b"user-1", PartitionCount(0)), PartitionId(0));
     }
 }

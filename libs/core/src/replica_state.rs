@@ -6,25 +6,36 @@ use crate::fold::PartitionState;
 use crate::id::{Epoch, LogId, Offset, Position, SchemaVersion};
 
 /// The phase of a partition: whether it may answer *absent*.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum PartitionPhase {
+pub enum Phase {
     /// The partition has not caught up yet: reads answer `Unavailable` unless partial answers are
     /// allowed.
+    #[default]
     Bootstrapping = 0,
-    /// The partition has caught up once and answers.
+    /// The partition has caught up once and answers, with its age.
     Serving = 1,
     /// An invariant broke: reads answer `Internal` until the partition is rebuilt.
     Poisoned = 2,
 }
 
-impl PartitionPhase {
+impl Phase {
     /// Returns the phase of a word in shared memory; an unknown word is [`Self::Poisoned`].
+    #[inline]
     pub fn from_word(word: u32) -> Self {
         match word {
             0 => Self::Bootstrapping,
             1 => Self::Serving,
             _ => Self::Poisoned,
+        }
+    }
+
+    /// Returns the phase's name in messages and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bootstrapping => "bootstrapping",
+            Self::Serving => "serving",
+            Self::Poisoned => "poisoned",
         }
     }
 }
@@ -45,7 +56,7 @@ pub struct Progress {
 impl Progress {
     /// The state before the first entry.
     pub const START: Self = Self {
-        position: Position { epoch: Epoch(0), offset: Offset(0), place: 0 },
+        position: Position { epoch: Epoch(0), offset: Offset(0), index_in_entry: 0 },
         offset_applied: Offset(0),
         partition_time: Timestamp::MIN,
         schema_version: SchemaVersion(0),
@@ -93,8 +104,10 @@ impl PartitionUsage {
     }
 }
 
-/// The position and the clock of the log, as the process that writes a replica last saw them: for a
-/// successor that takes the replica over, and for other processes that read it.
+/// The log and its clock, as the process that writes a replica last saw them: for a successor that
+/// takes the replica over, and for other processes that read it and do not see the fold's state. A
+/// shard stores only a part of these facts, because its head row holds the fold's state, too; see
+/// [`crate::state_rows`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCursor {
     /// Id of the log.
@@ -119,5 +132,5 @@ pub struct ReplicaState {
     /// The previous owner's cursor in the log.
     pub cursor: LogCursor,
     /// Whether reads are answered from the replica.
-    pub phase: PartitionPhase,
+    pub phase: Phase,
 }

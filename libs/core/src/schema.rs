@@ -16,8 +16,8 @@ use self::names::check_field_id;
 pub use self::names::check_name;
 pub(crate) use self::names::check_ttl;
 pub use self::stream::{ColumnIndex, ColumnRules, Stream, StreamSpec};
+use crate::coerce::coerce_value;
 use crate::error::{Error, Result};
-use crate::fit::fit;
 use crate::id::{
     DocumentVersion, FieldId, Offset, PartitionCount, Position, SchemaVersion, StoreId,
 };
@@ -26,7 +26,7 @@ use crate::value::{FieldType, Value};
 use crate::versions::{StoreLogs, StoreVersions, VersionNumber};
 
 /// Bits of a document version below the count of repartitions.
-const MOVES_SHIFT: u32 = 56;
+const REPARTITION_COUNT_SHIFT: u32 = 56;
 /// Name of the only field of a key-value store.
 pub const KEY_VALUE_FIELD: &str = "value";
 
@@ -61,10 +61,10 @@ pub struct StoreOptions {
     /// Retention of the logs before the newest verified snapshot, in microseconds; older entries
     /// are trimmed. `None` retains everything. A stream has no snapshots; for it this is the
     /// retention of its events.
-    pub log_window_us: Option<i64>,
+    pub log_retention_us: Option<i64>,
     /// Approximate retention of each partition of a stream, in bytes of events; older events are
     /// dropped. `None` sets no limit, and is the only value for a document store.
-    pub log_bytes: Option<u64>,
+    pub log_retention_bytes: Option<u64>,
 }
 
 impl Default for StoreOptions {
@@ -73,8 +73,8 @@ impl Default for StoreOptions {
             ttl_us: None,
             versioned: false,
             heartbeat_ms: 1_000,
-            log_window_us: None,
-            log_bytes: None,
+            log_retention_us: None,
+            log_retention_bytes: None,
         }
     }
 }
@@ -316,8 +316,8 @@ impl Definition {
     /// # Errors
     /// Returns `LimitExceeded` if the store has too many versions, or used up its schema versions;
     /// `Conflict` during a repartition.
-    pub fn with_version(&self, kept_as: StoreId, began: Vec<Offset>) -> Result<Self> {
-        self.revised(|versions| versions.add(kept_as, began).map(drop))
+    pub fn with_version(&self, storage_id: StoreId, start_offsets: Vec<Offset>) -> Result<Self> {
+        self.revised(|versions| versions.add(storage_id, start_offsets).map(drop))
     }
 
     /// Returns the next definition, with another version of the documents live.
@@ -326,7 +326,7 @@ impl Definition {
     /// Returns `NotFound` if there is no such version; `LimitExceeded` if the store used up its
     /// schema versions.
     pub fn with_live(&self, number: VersionNumber) -> Result<Self> {
-        self.revised(|versions| versions.make_live(number))
+        self.revised(|versions| versions.activate(number))
     }
 
     /// Returns the next definition, without a version of the documents.
@@ -346,13 +346,15 @@ impl Definition {
     /// # Errors
     /// Returns `LimitExceeded` if the store has too many versions, or used up its schema versions;
     /// `Conflict` if the documents are being repartitioned, or were a short time ago.
-    pub fn with_moved_version(
+    pub fn with_repartitioned_version(
         &self,
-        kept_as: StoreId,
+        storage_id: StoreId,
         partitions: PartitionCount,
-        began: Vec<Offset>,
+        start_offsets: Vec<Offset>,
     ) -> Result<Self> {
-        self.revised(|versions| versions.add_moved(kept_as, partitions, began).map(drop))
+        self.revised(|versions| {
+            versions.add_repartitioned(storage_id, partitions, start_offsets).map(drop)
+        })
     }
 
     /// Returns the next definition, which redirects writes to the logs of this version and pauses
@@ -370,29 +372,29 @@ impl Definition {
     /// # Errors
     /// Returns `NotFound` if there is no such version; `LimitExceeded` if the store used up its
     /// schema versions.
-    pub fn with_carrying_ended(&self, number: VersionNumber) -> Result<Self> {
-        self.revised(|versions| versions.end_carrying(number))
+    pub fn with_forwarding_ended(&self, number: VersionNumber) -> Result<Self> {
+        self.revised(|versions| versions.end_forwarding(number))
     }
 
     /// Returns the logs to which writes go.
-    pub fn written(&self) -> StoreLogs {
-        self.versions.written()
+    pub fn write_logs(&self) -> StoreLogs {
+        self.versions.write_logs()
     }
 
     /// Returns the logs of the version whose storage id is this definition's store id.
     pub fn logs(&self) -> StoreLogs {
-        let own = self.versions.kept_as(self.store).map(|version| version.logs);
+        let own = self.versions.by_storage_id(self.store).map(|version| version.logs);
         own.unwrap_or_else(|| match self.store == self.versions.home() {
             true => StoreLogs::first(self.store, self.partitions),
-            false => self.written(),
+            false => self.write_logs(),
         })
     }
 
     /// Returns the document version that a change at this position of the logs gives, which is
     /// above all document versions from before the repartition to these logs.
     pub fn document_version(&self, at: Position) -> DocumentVersion {
-        let moves = u64::from(self.logs().moves);
-        DocumentVersion(at.document_version().0 | moves << MOVES_SHIFT)
+        let repartitions = u64::from(self.logs().repartition_count);
+        DocumentVersion(at.document_version().0 | repartitions << REPARTITION_COUNT_SHIFT)
     }
 
     fn revised(&self, revise: impl FnOnce(&mut StoreVersions) -> Result<()>) -> Result<Self> {
@@ -437,7 +439,7 @@ impl Definition {
             Alteration::WidenField { name, to } => self.widen(name, *to),
             Alteration::SetRules { name, rules } => {
                 let (id, field_type) = (self.require(name)?.id, self.require(name)?.field_type);
-                let rules = rules.clone().fitted(field_type);
+                let rules = rules.clone().coerce(field_type);
                 let rules = rules.map_err(|error| error.with_field(name))?;
                 let column = self.fields.iter_mut().find(|field| field.id == id);
                 column.into_iter().for_each(|column| column.rules = rules.clone());
@@ -449,7 +451,9 @@ impl Definition {
                 Err(Error::invalid_argument(message).with_store(&self.name))
             }
             Alteration::DropAll => {
-                self.versions.check_rests().map_err(|error| error.with_store(&self.name))?;
+                self.versions
+                    .check_not_repartitioning()
+                    .map_err(|error| error.with_store(&self.name))?;
                 let advice =
                     "the store has used up its drop-alls; move the documents into a new store";
                 let limit = u64::from(u32::MAX);
@@ -486,9 +490,10 @@ impl Definition {
         }
         let id = self.next_field_id;
         check_field_id(id).map_err(|error| error.with_field(&spec.name))?;
-        let default = spec.default.clone().map(|value| fit(value, spec.field_type)).transpose();
+        let default =
+            spec.default.clone().map(|value| coerce_value(value, spec.field_type)).transpose();
         let default = default.map_err(|error| error.with_field(&spec.name))?;
-        let rules = spec.rules.clone().fitted(spec.field_type);
+        let rules = spec.rules.clone().coerce(spec.field_type);
         let rules = rules.map_err(|error| error.with_field(&spec.name))?;
         self.next_field_id = FieldId(id.0 + 1);
         self.fields.push(Field {

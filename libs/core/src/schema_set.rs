@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_found_and_the_newest_is_the_highest() {
+    fn schema_set_finds_versions_and_its_newest_is_the_highest() {
         let set = SchemaSet::new([schema(1, 3)]).unwrap();
         for version in [700, 1, SCHEMA_VERSION_MAX, 2] {
             set.add(schema(1, version)).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn another_store_and_a_version_over_the_limit_are_refused() {
+    fn schema_set_refuses_another_store_and_a_version_over_the_limit() {
         let set = SchemaSet::new([schema(1, 1)]).unwrap();
         assert_eq!(set.add(schema(2, 1)).unwrap_err().code(), ErrorCode::InvalidArgument);
         let over = schema(1, SCHEMA_VERSION_MAX + 1);

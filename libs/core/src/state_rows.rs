@@ -4,17 +4,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::byte_reader::ByteReader;
 use crate::clock::Timestamp;
 use crate::dedup::ClientWindow;
 use crate::error::{Error, ErrorCode, Result};
-use crate::fields::Fields;
-use crate::fold::{Applied, PartitionState};
+use crate::fold::{FoldEffects, PartitionState};
 use crate::id::{
     ClientId, DocumentVersion, LogId, Offset, POSITION_BYTES, PartitionCount, PartitionId,
     PartitionRef, Position, SchemaVersion, Sequence, StoreId,
 };
 use crate::limits::OUTCOMES_KEPT;
-use crate::outcome::{Outcome, OutcomeTable, Verdict};
+use crate::outcome::{ConditionOutcome, Outcome, OutcomeTable};
 
 /// First byte of every key that does not belong to a document.
 const STATE: u8 = b's';
@@ -45,7 +45,7 @@ const TOO_LARGE: u8 = 3;
 
 /// Knowledge about the log that a shard follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowState {
     /// Append time of the last entry applied.
     pub append_time: Option<Timestamp>,
     /// Start and end of the log when the shard was first opened on it.
@@ -58,16 +58,16 @@ pub struct Followed {
 
 /// State with which a shard resumes after a restart.
 #[derive(Debug)]
-pub struct Resumed {
+pub struct RestoredState {
     /// The fold's state.
     pub state: PartitionState,
     /// Knowledge about the log.
-    pub followed: Followed,
+    pub follow_state: FollowState,
     /// Outcomes of the last conditional changes.
     pub outcomes: OutcomeTable,
     /// Number of the next outcome.
     pub next_outcome: u64,
-    /// Skipped records that are not settled, by offset.
+    /// Skipped records whose dead letters may not be durable yet, by offset.
     pub skipped: BTreeMap<Offset, SkippedRecord>,
 }
 
@@ -101,14 +101,14 @@ pub struct Head {
     /// Number of drop-alls that were applied.
     pub drop_all_count: u32,
     /// Knowledge about the log.
-    pub followed: Followed,
+    pub follow_state: FollowState,
     /// Number of the next outcome.
     pub next_outcome: u64,
 }
 
 impl Head {
     /// Creates the head of a state.
-    pub fn of(state: &PartitionState, followed: Followed, next_outcome: u64) -> Self {
+    pub fn of(state: &PartitionState, follow_state: FollowState, next_outcome: u64) -> Self {
         Self {
             at: state.partition,
             partitions: state.partitions,
@@ -118,7 +118,7 @@ impl Head {
             partition_time: state.partition_time,
             schema_version: state.schema_version,
             drop_all_count: state.drop_all_count,
-            followed,
+            follow_state,
             next_outcome,
         }
     }
@@ -126,7 +126,7 @@ impl Head {
     /// Encodes the head.
     pub fn encode(&self) -> Vec<u8> {
         let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
-        let Followed { append_time, opened, copy, is_served } = self.followed;
+        let FollowState { append_time, opened, copy, is_served } = self.follow_state;
         let flags = flag(self.log_id.is_some(), FLAG_LOG)
             | flag(append_time.is_some(), FLAG_APPEND_TIME)
             | flag(opened.is_some(), FLAG_OPENED)
@@ -158,8 +158,8 @@ impl Head {
     /// Returns `UpgradeNeeded` for a version that this build does not know, `Corrupt` for bytes
     /// that are not a head.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut fields = Fields::new(bytes, damaged);
-        let version = fields.u16()?;
+        let mut reader = ByteReader::new(bytes, damaged);
+        let version = reader.u16()?;
         if version != HEAD_VERSION {
             let message = format!(
                 "the shard's head has version {version}, and this build knows {HEAD_VERSION}; \
@@ -167,21 +167,21 @@ impl Head {
             );
             return Err(Error::upgrade_needed(message));
         }
-        let flags = fields.u16()?;
+        let flags = reader.u16()?;
         if flags & !FLAGS_KNOWN != 0 {
             return Err(damaged());
         }
         let is_set = |flag: u16| flags & flag != 0;
         let at =
-            PartitionRef { store: StoreId(fields.u64()?), partition: PartitionId(fields.u32()?) };
-        let (partitions, log_id) = (PartitionCount(fields.u32()?), LogId(fields.u64()?));
-        let position = Position::from_bytes(&fields.take()?);
-        let (offset_applied, partition_time) = (Offset(fields.u64()?), fields.time()?);
-        let (schema_version, drop_all_count) = (SchemaVersion(fields.u32()?), fields.u32()?);
-        let append_time = fields.time()?;
-        let (start, end) = (Offset(fields.u64()?), Offset(fields.u64()?));
-        let (copy, next_outcome) = (fields.u32()?, fields.u64()?);
-        let followed = Followed {
+            PartitionRef { store: StoreId(reader.u64()?), partition: PartitionId(reader.u32()?) };
+        let (partitions, log_id) = (PartitionCount(reader.u32()?), LogId(reader.u64()?));
+        let position = Position::from_bytes(&reader.take()?);
+        let (offset_applied, partition_time) = (Offset(reader.u64()?), reader.time()?);
+        let (schema_version, drop_all_count) = (SchemaVersion(reader.u32()?), reader.u32()?);
+        let append_time = reader.time()?;
+        let (start, end) = (Offset(reader.u64()?), Offset(reader.u64()?));
+        let (copy, next_outcome) = (reader.u32()?, reader.u64()?);
+        let follow_state = FollowState {
             append_time: is_set(FLAG_APPEND_TIME).then_some(append_time),
             opened: is_set(FLAG_OPENED).then_some((start, end)),
             copy,
@@ -197,7 +197,7 @@ impl Head {
             partition_time,
             schema_version,
             drop_all_count,
-            followed,
+            follow_state,
             next_outcome,
         };
         // A canonical head has 0 for unknown values and no bytes after its last field.
@@ -205,7 +205,7 @@ impl Head {
     }
 
     /// Returns the state of this head, without the parts that have rows of their own.
-    pub fn into_resumed(self) -> Resumed {
+    pub fn into_restored(self) -> RestoredState {
         let mut state = PartitionState::new(self.at, self.partitions);
         state.log_id = self.log_id;
         state.position = self.position;
@@ -213,13 +213,13 @@ impl Head {
         state.partition_time = self.partition_time;
         state.schema_version = self.schema_version;
         state.drop_all_count = self.drop_all_count;
-        let (followed, next_outcome) = (self.followed, self.next_outcome);
+        let (follow_state, next_outcome) = (self.follow_state, self.next_outcome);
         let (outcomes, skipped) = (OutcomeTable::default(), BTreeMap::new());
-        Resumed { state, followed, outcomes, next_outcome, skipped }
+        RestoredState { state, follow_state, outcomes, next_outcome, skipped }
     }
 }
 
-impl Resumed {
+impl RestoredState {
     /// Takes over a row of the state other than the head.
     ///
     /// # Errors
@@ -251,9 +251,9 @@ impl Resumed {
 /// Writes the parts of the state that an entry changed, then the head; `None` deletes a row. The
 /// entry's outcomes get numbers from `next_outcome` on. Returns the number of the next outcome.
 pub fn write_changed(
-    applied: &Applied,
+    applied: &FoldEffects,
     state: &PartitionState,
-    followed: Followed,
+    follow_state: FollowState,
     mut next_outcome: u64,
     mut write: impl FnMut(&[u8], Option<&[u8]>),
 ) -> u64 {
@@ -276,7 +276,7 @@ pub fn write_changed(
         let offset = Offset(state.offset_applied.0.saturating_sub(1));
         write(&skipped_key(offset), Some(&skipped_row(state.log_id, reason)));
     }
-    write(HEAD, Some(&Head::of(state, followed, next_outcome).encode()));
+    write(HEAD, Some(&Head::of(state, follow_state, next_outcome).encode()));
     next_outcome
 }
 
@@ -308,23 +308,23 @@ fn skipped_row(log_id: Option<LogId>, reason: &Error) -> Vec<u8> {
 }
 
 fn skipped_of(row: &[u8]) -> Result<SkippedRecord> {
-    let mut fields = Fields::new(row, damaged);
-    let ([has_log], log_id, code) = (fields.take()?, fields.u64()?, fields.u32()?);
+    let mut reader = ByteReader::new(row, damaged);
+    let ([has_log], log_id, code) = (reader.take()?, reader.u64()?, reader.u32()?);
     if has_log > 1 || has_log == 0 && log_id != 0 {
         return Err(damaged());
     }
     let code = ErrorCode::from_number(code.cast_signed()).ok_or_else(damaged)?;
-    let message = std::str::from_utf8(fields.rest()).map_err(|_| damaged())?;
+    let message = std::str::from_utf8(reader.rest()).map_err(|_| damaged())?;
     let log_id = (has_log == 1).then_some(LogId(log_id));
     Ok(SkippedRecord { log_id, reason: Error::new(code, message) })
 }
 
 fn outcome_row(outcome: &Outcome) -> Vec<u8> {
-    let (kind, version) = match outcome.verdict {
-        Verdict::Applied => (APPLIED, 0),
-        Verdict::ConditionFailed(None) => (CONDITION_FAILED, 0),
-        Verdict::ConditionFailed(Some(version)) => (CONDITION_FAILED_VERSIONED, version.0),
-        Verdict::TooLarge => (TOO_LARGE, 0),
+    let (kind, version) = match outcome.condition {
+        ConditionOutcome::Applied => (APPLIED, 0),
+        ConditionOutcome::ConditionFailed(None) => (CONDITION_FAILED, 0),
+        ConditionOutcome::ConditionFailed(Some(version)) => (CONDITION_FAILED_VERSIONED, version.0),
+        ConditionOutcome::TooLarge => (TOO_LARGE, 0),
     };
     let mut row = Vec::with_capacity(OUTCOME_BYTES);
     row.extend(outcome.client.0.to_le_bytes());
@@ -336,21 +336,21 @@ fn outcome_row(outcome: &Outcome) -> Vec<u8> {
 }
 
 fn outcome_of(row: &[u8; OUTCOME_BYTES]) -> Result<Outcome> {
-    let mut fields = Fields::new(row, damaged);
-    let client = ClientId(u128::from_le_bytes(fields.take()?));
-    let (sequence, position) = (Sequence(fields.u64()?), Position::from_bytes(&fields.take()?));
-    let ([kind], version) = (fields.take()?, DocumentVersion(fields.u64()?));
-    let verdict = match kind {
-        APPLIED => Verdict::Applied,
-        CONDITION_FAILED => Verdict::ConditionFailed(None),
-        CONDITION_FAILED_VERSIONED => Verdict::ConditionFailed(Some(version)),
-        TOO_LARGE => Verdict::TooLarge,
+    let mut reader = ByteReader::new(row, damaged);
+    let client = ClientId(u128::from_le_bytes(reader.take()?));
+    let (sequence, position) = (Sequence(reader.u64()?), Position::from_bytes(&reader.take()?));
+    let ([kind], version) = (reader.take()?, DocumentVersion(reader.u64()?));
+    let condition = match kind {
+        APPLIED => ConditionOutcome::Applied,
+        CONDITION_FAILED => ConditionOutcome::ConditionFailed(None),
+        CONDITION_FAILED_VERSIONED => ConditionOutcome::ConditionFailed(Some(version)),
+        TOO_LARGE => ConditionOutcome::TooLarge,
         _ => return Err(damaged()),
     };
     if kind != CONDITION_FAILED_VERSIONED && version.0 != 0 {
         return Err(damaged());
     }
-    Ok(Outcome { client, sequence, position, verdict })
+    Ok(Outcome { client, sequence, position, condition })
 }
 
 fn damaged() -> Error {
@@ -374,12 +374,12 @@ mod tests {
             at,
             partitions: PartitionCount(8),
             log_id: Some(LogId(9)),
-            position: Position { epoch: Epoch(1), offset: Offset(2), place: 3 },
+            position: Position { epoch: Epoch(1), offset: Offset(2), index_in_entry: 3 },
             offset_applied: Offset(7),
             partition_time: Timestamp::from_micros(-5),
             schema_version: SchemaVersion(4),
             drop_all_count: 1,
-            followed: Followed {
+            follow_state: FollowState {
                 append_time: Some(Timestamp::from_micros(11)),
                 opened: Some((Offset(1), Offset(6))),
                 copy: 2,
@@ -390,15 +390,15 @@ mod tests {
     }
 
     #[test]
-    fn heads_come_back_from_their_bytes() {
-        let bare = Head { log_id: None, followed: Followed::default(), ..head() };
+    fn heads_round_trip() {
+        let bare = Head { log_id: None, follow_state: FollowState::default(), ..head() };
         for head in [head(), bare] {
             assert_eq!(Head::decode(&head.encode()).unwrap(), head);
         }
     }
 
     #[test]
-    fn a_head_of_a_newer_format_says_so_and_a_damaged_one_is_none() {
+    fn head_of_a_newer_format_needs_an_upgrade_and_a_damaged_head_is_refused() {
         let bytes = head().encode();
         let mut newer = bytes.clone();
         newer[0] += 1;
@@ -414,35 +414,35 @@ mod tests {
 
     proptest! {
         #[test]
-        fn outcomes_come_back_from_their_rows(client: u128, sequence: u64, kind in 0..4, n: u64) {
-            let verdict = match kind {
-                0 => Verdict::Applied,
-                1 => Verdict::ConditionFailed(None),
-                2 => Verdict::ConditionFailed(Some(DocumentVersion(n))),
-                _ => Verdict::TooLarge,
+        fn outcome_rows_round_trip(client: u128, sequence: u64, kind in 0..4, n: u64) {
+            let condition = match kind {
+                0 => ConditionOutcome::Applied,
+                1 => ConditionOutcome::ConditionFailed(None),
+                2 => ConditionOutcome::ConditionFailed(Some(DocumentVersion(n))),
+                _ => ConditionOutcome::TooLarge,
             };
-            let position = Position { epoch: Epoch(0), offset: Offset(n), place: 9 };
+            let position = Position { epoch: Epoch(0), offset: Offset(n), index_in_entry: 9 };
             let (client, sequence) = (ClientId(client), Sequence(sequence));
-            let outcome = Outcome { client, sequence, position, verdict };
+            let outcome = Outcome { client, sequence, position, condition };
             let row = outcome_row(&outcome).try_into().unwrap();
             prop_assert_eq!(outcome_of(&row).unwrap(), outcome);
         }
 
         #[test]
-        fn skipped_records_come_back(offset: u64, log_id: Option<u64>, why: String) {
+        fn skipped_record_rows_round_trip(offset: u64, log_id: Option<u64>, why: String) {
             let record = SkippedRecord { log_id: log_id.map(LogId), reason: Error::corrupt(why) };
-            let mut resumed = head().into_resumed();
+            let mut restored = head().into_restored();
             let row = skipped_row(record.log_id, &record.reason);
-            resumed.take_row(&skipped_key(Offset(offset)), &row).unwrap();
-            prop_assert_eq!(resumed.skipped, BTreeMap::from([(Offset(offset), record)]));
+            restored.take_row(&skipped_key(Offset(offset)), &row).unwrap();
+            prop_assert_eq!(restored.skipped, BTreeMap::from([(Offset(offset), record)]));
         }
 
         #[test]
-        fn any_rows_are_state_or_refused(key: Vec<u8>, row: Vec<u8>, kind in 0usize..6) {
+        fn arbitrary_rows_are_state_or_refused(key: Vec<u8>, row: Vec<u8>, kind in 0usize..6) {
             let kind = [CLIENT, SOURCE, OUTCOME, SKIPPED, b'h', b'?'][kind];
-            let mut resumed = head().into_resumed();
-            let _ = resumed.take_row(&[&[STATE, kind][..], &key].concat(), &row);
-            let _ = resumed.take_row(&key, &row);
+            let mut restored = head().into_restored();
+            let _ = restored.take_row(&[&[STATE, kind][..], &key].concat(), &row);
+            let _ = restored.take_row(&key, &row);
             let _ = Head::decode(&row);
         }
     }

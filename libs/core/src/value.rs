@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn widening_keeps_numbers_and_makes_one_nan_of_all() {
+    fn widening_preserves_numbers_and_canonicalizes_nan() {
         assert_eq!(Value::Int32(-7).widened_to(FLOAT64), Value::Float64(-7.0));
         assert_eq!(Value::Int64(7).widened_to(FLOAT64), Value::Int64(7));
         for bits in [0x7fc0_0000, 0xffc0_0001, 0x7f80_0001] {

@@ -33,13 +33,13 @@ pub struct StoreLogs {
     /// Number of partitions.
     pub partitions: PartitionCount,
     /// Number of repartitions of the store before these logs.
-    pub moves: u8,
+    pub repartition_count: u8,
 }
 
 impl StoreLogs {
     /// Creates the logs that a new store starts with.
     pub fn first(store: StoreId, partitions: PartitionCount) -> Self {
-        Self { store, partitions, moves: 0 }
+        Self { store, partitions, repartition_count: 0 }
     }
 
     /// Returns one partition of these logs.
@@ -55,11 +55,11 @@ impl StoreLogs {
 
 /// Logs from which entries are forwarded to a version, and the offsets at which that starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct RepartitionSource {
     /// The old logs.
     pub from: StoreLogs,
     /// For each of their partitions, the first offset that is not in the push.
-    pub began: Vec<Offset>,
+    pub start_offsets: Vec<Offset>,
 }
 
 /// A version of a store's documents.
@@ -69,20 +69,20 @@ pub struct StoreVersion {
     pub number: VersionNumber,
     /// Storage id: the copies, shards and snapshots of the version are stored under it, as those of
     /// a store. The first version has the store's own id.
-    pub kept_as: StoreId,
+    pub storage_id: StoreId,
     /// For each partition, the first offset that is not in the push. Empty for the first version,
     /// which has all entries, and for a version with logs of its own.
-    pub began: Vec<Offset>,
+    pub start_offsets: Vec<Offset>,
     /// The logs that the version follows.
     pub logs: StoreLogs,
     /// Forwarding to the version's logs, as long as entries may come.
-    pub carried: Option<Carried>,
+    pub repartition_source: Option<RepartitionSource>,
 }
 
 impl StoreVersion {
     /// Returns the first offset of a partition's log that the version follows.
-    pub fn began_at(&self, partition: PartitionId) -> Offset {
-        self.began.get(partition.0 as usize).copied().unwrap_or_default()
+    pub fn start_offset(&self, partition: PartitionId) -> Offset {
+        self.start_offsets.get(partition.0 as usize).copied().unwrap_or_default()
     }
 }
 
@@ -92,22 +92,28 @@ pub struct StoreVersions {
     /// The store.
     home: StoreId,
     /// The versions, by ascending number.
-    kept: Vec<StoreVersion>,
+    all: Vec<StoreVersion>,
     /// The live version, from which reads answer.
     live: VersionNumber,
     /// Number of the next version.
     next: VersionNumber,
     /// The logs to which writes go.
-    written: StoreLogs,
+    write_logs: StoreLogs,
 }
 
 impl StoreVersions {
     /// Creates the versions of a new store with this partition count.
     pub fn first(store: StoreId, partitions: PartitionCount) -> Self {
         let (number, logs) = (VersionNumber(1), StoreLogs::first(store, partitions));
-        let first = StoreVersion { number, kept_as: store, began: Vec::new(), logs, carried: None };
-        let (kept, next) = (vec![first], VersionNumber(2));
-        Self { home: store, kept, live: number, next, written: logs }
+        let first = StoreVersion {
+            number,
+            storage_id: store,
+            start_offsets: Vec::new(),
+            logs,
+            repartition_source: None,
+        };
+        let (all, next) = (vec![first], VersionNumber(2));
+        Self { home: store, all, live: number, next, write_logs: logs }
     }
 
     /// Creates the versions of a store from their parts.
@@ -117,12 +123,12 @@ impl StoreVersions {
     /// versions.
     pub fn new(
         home: StoreId,
-        kept: Vec<StoreVersion>,
+        all: Vec<StoreVersion>,
         live: VersionNumber,
         next: VersionNumber,
-        written: StoreLogs,
+        write_logs: StoreLogs,
     ) -> Result<Self> {
-        let versions = Self { home, kept, live, next, written };
+        let versions = Self { home, all, live, next, write_logs };
         versions.check()?;
         Ok(versions)
     }
@@ -134,45 +140,46 @@ impl StoreVersions {
 
     /// Returns all versions, by ascending number.
     pub fn all(&self) -> &[StoreVersion] {
-        &self.kept
+        &self.all
     }
 
     /// Returns the live version, from which reads answer.
     pub fn live(&self) -> &StoreVersion {
         // `check` ensures that the version exists.
-        self.get(self.live).unwrap_or(&self.kept[0])
+        self.get(self.live).unwrap_or(&self.all[0])
     }
 
     /// Returns the version with the highest number.
     pub fn newest(&self) -> &StoreVersion {
         // `check` ensures that there is a version.
-        self.kept.last().unwrap_or_else(|| self.live())
+        self.all.last().unwrap_or_else(|| self.live())
     }
 
     /// Returns the logs to which writes go.
-    pub fn written(&self) -> StoreLogs {
-        self.written
+    pub fn write_logs(&self) -> StoreLogs {
+        self.write_logs
     }
 
     /// Returns whether writes are paused: entries of the old logs are not all forwarded yet, and
     /// would follow newer writes in the new logs.
-    pub fn are_held(&self) -> bool {
-        self.written.store != self.live().logs.store
+    pub fn writes_paused(&self) -> bool {
+        self.write_logs.store != self.live().logs.store
     }
 
     /// Returns whether the store was ever repartitioned, or has a version of a repartition.
-    pub fn have_moved(&self) -> bool {
-        self.written.moves > 0 || self.kept.iter().any(|version| version.logs.moves > 0)
+    pub fn have_repartitions(&self) -> bool {
+        self.write_logs.repartition_count > 0
+            || self.all.iter().any(|version| version.logs.repartition_count > 0)
     }
 
     /// Returns whether a repartition is in progress: a version with other logs exists and is not
     /// live.
-    pub fn is_moving(&self) -> bool {
+    pub fn is_repartitioning(&self) -> bool {
         let live = self.live();
-        let moves = |version: &StoreVersion| {
+        let has_other_logs = |version: &StoreVersion| {
             version.number > live.number && version.logs.store != live.logs.store
         };
-        self.are_held() || self.kept.iter().any(moves)
+        self.writes_paused() || self.all.iter().any(has_other_logs)
     }
 
     /// Returns the number of the next version.
@@ -182,16 +189,16 @@ impl StoreVersions {
 
     /// Returns the version with this number.
     pub fn get(&self, number: VersionNumber) -> Option<&StoreVersion> {
-        self.kept.iter().find(|version| version.number == number)
+        self.all.iter().find(|version| version.number == number)
     }
 
     /// Returns the version with this storage id.
-    pub fn kept_as(&self, id: StoreId) -> Option<&StoreVersion> {
-        self.kept.iter().find(|version| version.kept_as == id)
+    pub fn by_storage_id(&self, id: StoreId) -> Option<&StoreVersion> {
+        self.all.iter().find(|version| version.storage_id == id)
     }
 
     /// Returns whether the store never had another version than the first.
-    pub fn is_first_alone(&self) -> bool {
+    pub fn have_only_the_first(&self) -> bool {
         self.next == VersionNumber(2)
     }
 
@@ -199,9 +206,13 @@ impl StoreVersions {
     ///
     /// # Errors
     /// Returns `Conflict` during a repartition. [`StoreVersions::check`] enforces the limit.
-    pub(crate) fn add(&mut self, kept_as: StoreId, began: Vec<Offset>) -> Result<VersionNumber> {
-        self.check_rests()?;
-        Ok(self.push(kept_as, began, self.written, None))
+    pub(crate) fn add(
+        &mut self,
+        storage_id: StoreId,
+        start_offsets: Vec<Offset>,
+    ) -> Result<VersionNumber> {
+        self.check_not_repartitioning()?;
+        Ok(self.push(storage_id, start_offsets, self.write_logs, None))
     }
 
     /// Adds a version with logs of its own, to which entries of the present write logs from these
@@ -211,43 +222,45 @@ impl StoreVersions {
     /// Returns `LimitExceeded` after too many repartitions; `Conflict` if the documents are being
     /// repartitioned, or were a short time ago. [`StoreVersions::check`] enforces the limit of
     /// versions.
-    pub(crate) fn add_moved(
+    pub(crate) fn add_repartitioned(
         &mut self,
-        kept_as: StoreId,
+        storage_id: StoreId,
         partitions: PartitionCount,
-        began: Vec<Offset>,
+        start_offsets: Vec<Offset>,
     ) -> Result<VersionNumber> {
-        self.check_rests()?;
-        if self.kept.iter().any(|version| version.carried.is_some()) {
+        self.check_not_repartitioning()?;
+        if self.all.iter().any(|version| version.repartition_source.is_some()) {
             let message = "writes to the partitions of the previous version may still arrive; \
                 repartition again after the roll-back window";
             return Err(Error::conflict(message));
         }
-        let moves = self.written.moves.checked_add(1).ok_or_else(|| {
-            let advice = "the store has used up its repartitions; push the files as another store";
-            Error::limit_exceeded(advice, u8::MAX.into(), u64::from(u8::MAX) + 1)
-        })?;
-        let logs = StoreLogs { store: kept_as, partitions, moves };
-        let carried = Carried { from: self.written, began };
-        Ok(self.push(kept_as, Vec::new(), logs, Some(carried)))
+        let repartition_count =
+            self.write_logs.repartition_count.checked_add(1).ok_or_else(|| {
+                let advice =
+                    "the store has used up its repartitions; push the files as another store";
+                Error::limit_exceeded(advice, u8::MAX.into(), u64::from(u8::MAX) + 1)
+            })?;
+        let logs = StoreLogs { store: storage_id, partitions, repartition_count };
+        let source = RepartitionSource { from: self.write_logs, start_offsets };
+        Ok(self.push(storage_id, Vec::new(), logs, Some(source)))
     }
 
     fn push(
         &mut self,
-        kept_as: StoreId,
-        began: Vec<Offset>,
+        storage_id: StoreId,
+        start_offsets: Vec<Offset>,
         logs: StoreLogs,
-        carried: Option<Carried>,
+        repartition_source: Option<RepartitionSource>,
     ) -> VersionNumber {
         let number = self.next;
         self.next = VersionNumber(number.0.saturating_add(1));
-        self.kept.push(StoreVersion { number, kept_as, began, logs, carried });
+        self.all.push(StoreVersion { number, storage_id, start_offsets, logs, repartition_source });
         number
     }
 
     /// Refuses an operation that is impossible during a repartition.
-    pub(crate) fn check_rests(&self) -> Result<()> {
-        if !self.is_moving() {
+    pub(crate) fn check_not_repartitioning(&self) -> Result<()> {
+        if !self.is_repartitioning() {
             return Ok(());
         }
         let message = "a repartition of the store is under way; wait until its version is live, or \
@@ -260,18 +273,18 @@ impl StoreVersions {
     /// # Errors
     /// Returns `NotFound` if there is no such version.
     pub(crate) fn write_to(&mut self, number: VersionNumber) -> Result<()> {
-        self.written = self.get(number).ok_or_else(|| no_version(number))?.logs;
+        self.write_logs = self.get(number).ok_or_else(|| no_version(number))?.logs;
         Ok(())
     }
 
-    /// Makes another version live.
+    /// Activates a version: makes it the live one.
     ///
     /// # Errors
     /// Returns `NotFound` if there is no such version, `InvalidArgument` if writes do not go to its
     /// logs.
-    pub(crate) fn make_live(&mut self, number: VersionNumber) -> Result<()> {
+    pub(crate) fn activate(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.get(number).ok_or_else(|| no_version(number))?;
-        if version.logs != self.written {
+        if version.logs != self.write_logs {
             let message = "the version has another partition count and lacks the newest writes; \
                 push the files again with that count";
             return Err(Error::invalid_argument(message));
@@ -284,9 +297,9 @@ impl StoreVersions {
     ///
     /// # Errors
     /// Returns `NotFound` if there is no such version.
-    pub(crate) fn end_carrying(&mut self, number: VersionNumber) -> Result<()> {
-        let version = self.kept.iter_mut().find(|version| version.number == number);
-        version.ok_or_else(|| no_version(number))?.carried = None;
+    pub(crate) fn end_forwarding(&mut self, number: VersionNumber) -> Result<()> {
+        let version = self.all.iter_mut().find(|version| version.number == number);
+        version.ok_or_else(|| no_version(number))?.repartition_source = None;
         Ok(())
     }
 
@@ -298,59 +311,62 @@ impl StoreVersions {
     pub(crate) fn remove(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.get(number).ok_or_else(|| no_version(number))?;
         if number == self.live {
-            let message = "the live version cannot be dropped; make another version live first";
+            let message = "the live version cannot be dropped; activate another version first";
             return Err(Error::invalid_argument(message));
         }
-        if version.logs == self.written && self.live().logs != self.written {
+        if version.logs == self.write_logs && self.live().logs != self.write_logs {
             let message =
                 "writes already go to the version's partitions; wait until that version is live";
             return Err(Error::conflict(message));
         }
-        self.kept.retain(|version| version.number != number);
+        self.all.retain(|version| version.number != number);
         Ok(())
     }
 
     pub(crate) fn check(&self) -> Result<()> {
         let wrong = |message: &str| Err(Error::invalid_argument(message));
-        let (limit, count) = (STORE_VERSIONS_MAX as u64, self.kept.len() as u64);
+        let (limit, count) = (STORE_VERSIONS_MAX as u64, self.all.len() as u64);
         if count > limit {
             let advice = "the store has too many versions; drop a version that you no longer need";
             return Err(Error::limit_exceeded(advice, limit, count));
         }
-        if !self.kept.windows(2).all(|pair| pair[0].number < pair[1].number) {
+        if !self.all.windows(2).all(|pair| pair[0].number < pair[1].number) {
             return wrong("the versions of a store must be in ascending order");
         }
-        if self.kept.last().is_none_or(|last| last.number >= self.next) {
+        if self.all.last().is_none_or(|last| last.number >= self.next) {
             return wrong("the number of a version was never given out");
         }
         if self.get(self.live).is_none() {
             return wrong("the live version is not among the versions");
         }
         let is_whole = |version: &StoreVersion| {
-            let has_moved = version.logs.moves > 0 && version.kept_as == version.logs.store;
-            match version.number == VersionNumber(1) || has_moved {
-                true => version.began.is_empty(),
-                false => version.began.len() == version.logs.partitions.0 as usize,
+            let has_own_logs =
+                version.logs.repartition_count > 0 && version.storage_id == version.logs.store;
+            match version.number == VersionNumber(1) || has_own_logs {
+                true => version.start_offsets.is_empty(),
+                false => version.start_offsets.len() == version.logs.partitions.0 as usize,
             }
         };
-        if !self.kept.iter().all(is_whole) {
+        if !self.all.iter().all(is_whole) {
             return wrong("a version must have one starting offset for each partition");
         }
-        for version in &self.kept {
+        for version in &self.all {
             PartitionCount::new(version.logs.partitions.0)?;
-            let is_first = |logs: StoreLogs| (logs.store == self.home) == (logs.moves == 0);
-            let of_carried = version.carried.as_ref().is_none_or(|carried| {
-                carried.began.len() == carried.from.partitions.0 as usize
-                    && carried.from.moves.checked_add(1) == Some(version.logs.moves)
-                    && is_first(carried.from)
+            let is_first =
+                |logs: StoreLogs| (logs.store == self.home) == (logs.repartition_count == 0);
+            let is_source_valid = version.repartition_source.as_ref().is_none_or(|source| {
+                let next_count = source.from.repartition_count.checked_add(1);
+                source.start_offsets.len() == source.from.partitions.0 as usize
+                    && next_count == Some(version.logs.repartition_count)
+                    && is_first(source.from)
             });
-            if !is_first(version.logs) || !of_carried {
+            if !is_first(version.logs) || !is_source_valid {
                 return wrong(
                     "the logs of a version must be the store's logs, or continue other logs",
                 );
             }
         }
-        match self.kept.iter().any(|version| version.logs == self.written) {
+        match self.all.iter().any(|version| version.logs == self.write_logs) {
             true => Ok(()),
             false => wrong("the store's writes must go to logs that a version follows"),
         }
@@ -364,16 +380,16 @@ impl StoreVersions {
         }
         let is_known = |version: &&StoreVersion| version.number < previous.next;
         let was = |version: &StoreVersion| {
-            let same = previous.kept.iter().find(|other| other.number == version.number);
+            let same = previous.all.iter().find(|other| other.number == version.number);
             same.is_some_and(|other| {
-                let ended = StoreVersion { carried: None, ..other.clone() };
+                let ended = StoreVersion { repartition_source: None, ..other.clone() };
                 version == other || *version == ended
             })
         };
-        if !self.kept.iter().filter(is_known).all(was) {
+        if !self.all.iter().filter(is_known).all(was) {
             return wrong("a version cannot change");
         }
-        if self.written.moves < previous.written.moves {
+        if self.write_logs.repartition_count < previous.write_logs.repartition_count {
             return wrong("the store's writes cannot go back to earlier logs");
         }
         Ok(())
@@ -392,58 +408,59 @@ mod tests {
     const ONE: VersionNumber = VersionNumber(1);
     const TWO: VersionNumber = VersionNumber(2);
     const PARTITIONS: PartitionCount = PartitionCount(2);
-    const LOGS: StoreLogs = StoreLogs { store: StoreId(7), partitions: PARTITIONS, moves: 0 };
+    const LOGS: StoreLogs =
+        StoreLogs { store: StoreId(7), partitions: PARTITIONS, repartition_count: 0 };
 
     fn two() -> StoreVersions {
         let mut versions = StoreVersions::first(StoreId(7), PARTITIONS);
-        let began = vec![Offset(4), Offset(5)];
-        assert_eq!(versions.add(StoreId(8), began), Ok(TWO));
+        let start_offsets = vec![Offset(4), Offset(5)];
+        assert_eq!(versions.add(StoreId(8), start_offsets), Ok(TWO));
         versions
     }
 
     #[test]
-    fn a_version_is_added_made_live_rolled_back_and_dropped() {
+    fn version_is_added_activated_rolled_back_and_dropped() {
         let mut versions = two();
         versions.check().unwrap();
-        assert_eq!(versions.live().kept_as, StoreId(7));
-        assert_eq!(versions.get(TWO).unwrap().began_at(PartitionId(1)), Offset(5));
+        assert_eq!(versions.live().storage_id, StoreId(7));
+        assert_eq!(versions.get(TWO).unwrap().start_offset(PartitionId(1)), Offset(5));
         for number in [TWO, ONE, TWO] {
-            versions.make_live(number).unwrap();
+            versions.activate(number).unwrap();
             assert_eq!(versions.live().number, number);
         }
         assert_eq!(versions.remove(TWO).unwrap_err().code(), ErrorCode::InvalidArgument);
         versions.remove(ONE).unwrap();
-        assert_eq!(versions.make_live(ONE).unwrap_err().code(), ErrorCode::NotFound);
+        assert_eq!(versions.activate(ONE).unwrap_err().code(), ErrorCode::NotFound);
         assert_eq!(versions.next(), VersionNumber(3));
         versions.check().unwrap();
     }
 
     #[test]
-    fn versions_that_cannot_be_are_refused() {
-        let kept = two().kept;
-        let new = |kept: &[StoreVersion], live, next| {
+    fn invalid_version_sets_are_refused() {
+        let all = two().all;
+        let new = |all: &[StoreVersion], live, next| {
             let (live, next) = (VersionNumber(live), VersionNumber(next));
-            StoreVersions::new(StoreId(7), kept.to_vec(), live, next, LOGS)
+            StoreVersions::new(StoreId(7), all.to_vec(), live, next, LOGS)
         };
-        assert_eq!(new(&kept, 1, 3), Ok(two()));
-        assert!(new(&kept, 3, 3).is_err(), "a live one that is not there");
-        assert!(new(&kept, 1, 2).is_err(), "a number that was never given");
+        assert_eq!(new(&all, 1, 3), Ok(two()));
+        assert!(new(&all, 3, 3).is_err(), "a live one that is not there");
+        assert!(new(&all, 1, 2).is_err(), "a number that was never given");
         assert!(new(&[], 1, 2).is_err(), "none at all");
-        assert!(new(&[kept[1].clone(), kept[0].clone()], 1, 3).is_err(), "out of their order");
-        let short = StoreVersion { began: vec![Offset(1)], ..kept[1].clone() };
-        assert!(new(&[kept[0].clone(), short], 1, 3).is_err(), "of too few partitions");
-        let one = |number| StoreVersion { number: VersionNumber(number), ..kept[1].clone() };
+        assert!(new(&[all[1].clone(), all[0].clone()], 1, 3).is_err(), "out of their order");
+        let short = StoreVersion { start_offsets: vec![Offset(1)], ..all[1].clone() };
+        assert!(new(&[all[0].clone(), short], 1, 3).is_err(), "of too few partitions");
+        let one = |number| StoreVersion { number: VersionNumber(number), ..all[1].clone() };
         let many: Vec<_> = (2..STORE_VERSIONS_MAX as u32 + 3).map(one).collect();
         assert_eq!(new(&many, 2, 99).unwrap_err().code(), ErrorCode::LimitExceeded);
     }
 
     #[test]
-    fn what_a_version_is_never_changes() {
+    fn successor_cannot_change_a_version() {
         let (first, both) = (StoreVersions::first(StoreId(7), PARTITIONS), two());
         both.check_follows(&first).unwrap();
         assert!(first.check_follows(&both).is_err(), "a number that was given");
         let mut other = both.clone();
-        other.kept[1].began[0] = Offset(9);
+        other.all[1].start_offsets[0] = Offset(9);
         assert!(other.check_follows(&both).is_err(), "another beginning");
         let mut without = both.clone();
         without.remove(TWO).unwrap();
@@ -452,18 +469,24 @@ mod tests {
     }
 
     #[test]
-    fn documents_move_to_other_logs_once_and_writes_before_reads() {
+    fn repartition_switches_writes_before_reads_and_happens_once() {
         const THREE: PartitionCount = PartitionCount(3);
         let mut versions = StoreVersions::first(StoreId(7), PARTITIONS);
-        let began = vec![Offset(4), Offset(5)];
-        assert_eq!(versions.add_moved(StoreId(9), THREE, began.clone()), Ok(TWO));
+        let start_offsets = vec![Offset(4), Offset(5)];
+        assert_eq!(versions.add_repartitioned(StoreId(9), THREE, start_offsets.clone()), Ok(TWO));
         let is = |code| move |error: Error| assert_eq!(error.code(), code);
-        let moved = versions.get(TWO).unwrap();
-        let logs = StoreLogs { store: StoreId(9), partitions: THREE, moves: 1 };
-        assert_eq!((moved.logs, moved.began_at(PartitionId(2))), (logs, Offset(0)));
-        assert!(versions.is_moving() && versions.written() == LOGS);
-        versions.add(StoreId(8), began.clone()).map_err(is(ErrorCode::Conflict)).unwrap_err();
-        versions.make_live(TWO).map_err(is(ErrorCode::InvalidArgument)).unwrap_err();
+        let repartitioned = versions.get(TWO).unwrap();
+        let logs = StoreLogs { store: StoreId(9), partitions: THREE, repartition_count: 1 };
+        assert_eq!(
+            (repartitioned.logs, repartitioned.start_offset(PartitionId(2))),
+            (logs, Offset(0))
+        );
+        assert!(versions.is_repartitioning() && versions.write_logs() == LOGS);
+        versions
+            .add(StoreId(8), start_offsets.clone())
+            .map_err(is(ErrorCode::Conflict))
+            .unwrap_err();
+        versions.activate(TWO).map_err(is(ErrorCode::InvalidArgument)).unwrap_err();
         let before = versions.clone();
 
         versions.write_to(TWO).unwrap();
@@ -471,18 +494,18 @@ mod tests {
         versions.check_follows(&before).unwrap();
         assert!(before.check_follows(&versions).is_err(), "writes never go back");
         versions.remove(TWO).map_err(is(ErrorCode::Conflict)).unwrap_err();
-        assert!(versions.is_moving());
-        versions.make_live(TWO).unwrap();
-        assert!(!versions.is_moving());
-        versions.make_live(ONE).map_err(is(ErrorCode::InvalidArgument)).unwrap_err();
-        let again = versions.add_moved(StoreId(10), PARTITIONS, vec![Offset(1); 3]);
+        assert!(versions.is_repartitioning());
+        versions.activate(TWO).unwrap();
+        assert!(!versions.is_repartitioning());
+        versions.activate(ONE).map_err(is(ErrorCode::InvalidArgument)).unwrap_err();
+        let again = versions.add_repartitioned(StoreId(10), PARTITIONS, vec![Offset(1); 3]);
         again.map_err(is(ErrorCode::Conflict)).unwrap_err();
 
-        let carrying = versions.clone();
+        let forwarding = versions.clone();
         versions.remove(ONE).unwrap();
-        versions.end_carrying(TWO).unwrap();
-        versions.check_follows(&carrying).unwrap();
-        assert!(carrying.check_follows(&versions).is_err(), "what has ended stays so");
+        versions.end_forwarding(TWO).unwrap();
+        versions.check_follows(&forwarding).unwrap();
+        assert!(forwarding.check_follows(&versions).is_err(), "what has ended stays so");
         assert_eq!(versions.add(StoreId(8), vec![Offset(1); 3]), Ok(VersionNumber(3)));
         versions.check().unwrap();
         assert_eq!(versions.get(VersionNumber(3)).unwrap().logs, logs);

@@ -28,7 +28,7 @@ const READ: ReadLimit = ReadLimit { bytes_max: 4 << 20, wait_max: Duration::from
 struct Progress {
     offset_applied: Offset,
     /// Cause of a permanent stop, if the follower has stopped.
-    halted: Option<Error>,
+    fatal_error: Option<Error>,
 }
 
 struct CatalogState {
@@ -131,12 +131,12 @@ impl CatalogFollower {
         let mut progress = self.shared.progress.subscribe();
         let wait = async {
             loop {
-                let Progress { offset_applied, halted } = progress.borrow_and_update().clone();
+                let Progress { offset_applied, fatal_error } = progress.borrow_and_update().clone();
                 if let Some(found) = found(&self.catalog(), offset_applied) {
                     return Ok(found);
                 }
-                if let Some(halted) = halted {
-                    return Err(halted);
+                if let Some(fatal_error) = fatal_error {
+                    return Err(fatal_error);
                 }
                 if progress.changed().await.is_err() {
                     return Err(Error::closed("the catalog follower has stopped"));
@@ -276,12 +276,12 @@ impl Tail {
     }
 
     /// Publishes the catalog and the offset applied; returns `false` if the follower was dropped.
-    fn publish(&mut self, halted: Option<Error>) -> bool {
+    fn publish(&mut self, fatal_error: Option<Error>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
-        if !self.is_published || halted.is_some() {
+        if !self.is_published || fatal_error.is_some() {
             shared.catalog.store(Arc::new(self.catalog.clone()));
             let offset_applied = self.next.unwrap_or_default();
-            shared.progress.send_replace(Progress { offset_applied, halted });
+            shared.progress.send_replace(Progress { offset_applied, fatal_error });
             self.is_published = true;
         }
         true

@@ -50,8 +50,8 @@ mod tests {
     use forebay_core::change::{Change, ClientBatch, Entry, Verb};
     use forebay_core::clock::SystemClock;
     use forebay_core::id::{
-        ClientId, Epoch, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion,
-        Sequence, StoreId,
+        ClientId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, Sequence,
+        StoreId,
     };
     use forebay_log::{ChangeLog, MemoryLog};
     use forebay_wire::entry::encode_entry;
@@ -65,8 +65,7 @@ mod tests {
     }
 
     fn entry(log_id: u64, body: EntryBody) -> Bytes {
-        let (log_id, epoch, schema_version) = (LogId(log_id), Epoch(0), SchemaVersion(1));
-        encode_entry(&Entry { log_id, epoch, schema_version, source: None, body }).unwrap()
+        encode_entry(&Entry::original(LogId(log_id), SchemaVersion(1), body)).unwrap()
     }
 
     fn deletes(names: &[&str]) -> EntryBody {
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn keys_are_those_of_the_range_and_of_its_log_alone_and_bounded() {
+    async fn changed_keys_are_limited_to_their_range_log_and_count() {
         let log = MemoryLog::new(Arc::new(SystemClock));
         log.create(AT.store, PartitionCount(1)).await.unwrap();
         for record in [

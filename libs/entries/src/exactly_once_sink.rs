@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_core::change::{Entry, EntryBody, Source};
 use forebay_core::clock::Timestamp;
-use forebay_core::id::{Epoch, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion};
+use forebay_core::id::{LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion};
 use forebay_core::{Error, Result};
 use forebay_log::{ChangeLog, ReadLimit};
 use forebay_wire::entry::{decode_entry, encode_entry};
@@ -143,9 +143,10 @@ impl ExactlyOnceSink {
         if previous.is_some_and(|previous| previous >= position) {
             return Ok(false);
         }
-        let source = Some(Source { partition, position, previous, append_time, is_moved: true });
+        let source =
+            Some(Source { partition, position, previous, append_time, is_forwarded: true });
         let log_id = self.progress.log_id;
-        let entry = Entry { log_id, epoch: Epoch(0), schema_version, source, body };
+        let entry = Entry { source, ..Entry::original(log_id, schema_version, body) };
         log.append(self.at, encode_entry(&entry)?).await?;
         self.sent.insert(partition, position);
         Ok(true)
@@ -158,7 +159,7 @@ mod tests {
 
     use forebay_core::clock::SystemClock;
     use forebay_core::entropy::SeededEntropy;
-    use forebay_core::id::{PartitionCount, StoreId};
+    use forebay_core::id::{Epoch, PartitionCount, StoreId};
     use forebay_log::MemoryLog;
 
     use super::*;
@@ -168,7 +169,7 @@ mod tests {
     const FROM: PartitionId = PartitionId(3);
 
     fn position(offset: u64) -> Position {
-        Position { epoch: Epoch(0), offset: Offset(offset), place: 0 }
+        Position { epoch: Epoch(0), offset: Offset(offset), index_in_entry: 0 }
     }
 
     /// Sends a copy of the entry at this offset; returns whether it was appended.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
-use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
+use forebay_core::id::{LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
 use forebay_wire::entry::{encode_entry, peek_log_id};
@@ -59,13 +59,7 @@ pub async fn append_log_header(
         );
         return Err(Error::unavailable(message).with_partition(at.partition));
     }
-    let entry = Entry {
-        log_id: entropy.log_id()?,
-        epoch: Epoch(0),
-        schema_version: SchemaVersion(0),
-        source: None,
-        body: EntryBody::LogHeader,
-    };
+    let entry = Entry::original(entropy.log_id()?, SchemaVersion(0), EntryBody::LogHeader);
     match log.append(at, encode_entry(&entry)?).await {
         Err(error) if error.code() == ErrorCode::UnknownOutcome => Ok(()),
         other => other.map(|_| ()),
@@ -118,7 +112,7 @@ mod tests {
     const AT: PartitionRef = PartitionRef { store: StoreId(9), partition: PartitionId(0) };
 
     #[tokio::test]
-    async fn the_first_log_header_after_foreign_records_names_the_log() {
+    async fn first_log_header_after_foreign_records_names_the_log() {
         let log = MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1))));
         let entropy = SeededEntropy::new(1);
         log.create(AT.store, PartitionCount(1)).await.unwrap();
@@ -133,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_of_which_all_was_trimmed_gets_no_other_id() {
+    async fn fully_trimmed_log_gets_no_new_id() {
         let log = MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1))));
         let entropy = SeededEntropy::new(1);
         log.create(AT.store, PartitionCount(1)).await.unwrap();

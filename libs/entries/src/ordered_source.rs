@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::Entry;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, Blocked, Documents, PartitionState, Record, Schemas};
+use forebay_core::fold::{FoldEffects, FoldError, PartitionState, Record, RowLookup, Schemas};
 use forebay_core::id::{LogId, Offset, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::{Error, Result};
 use forebay_log::{ChangeLog, LogRecord, ReadLimit};
@@ -53,13 +53,13 @@ pub struct AppliedEntry {
     /// Time at which the log appended the entry.
     pub append_time: Timestamp,
     /// Effects of the entry, except for those on documents.
-    pub applied: Applied,
+    pub effects: FoldEffects,
 }
 
-/// A lookup that finds no documents: the effect of an entry on documents does not matter here.
-struct NoDocuments;
+/// A lookup that finds no rows: the effect of an entry on documents does not matter here.
+struct EmptyRows;
 
-impl Documents for NoDocuments {
+impl RowLookup for EmptyRows {
     fn row(&self, _key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(None)
     }
@@ -162,9 +162,9 @@ impl OrderedSource {
         let Some(next) = self.pending.pop_front() else { return Ok(None) };
         let append_time = next.append_time;
         match self.apply(log, catalog, next).await {
-            Ok(applied) => {
+            Ok(effects) => {
                 self.append_time = Some(append_time);
-                Ok(Some(AppliedEntry { append_time, applied }))
+                Ok(Some(AppliedEntry { append_time, effects }))
             }
             Err(error) => {
                 self.pending.clear();
@@ -179,17 +179,17 @@ impl OrderedSource {
         log: &dyn ChangeLog,
         catalog: &CatalogFollower,
         next: PendingEntry,
-    ) -> Result<Applied> {
+    ) -> Result<FoldEffects> {
         let PendingEntry { offset, append_time, entry, .. } = next;
         let schemas = StoreSchemas { catalog, store: self.store };
         // The fold consumes the entry, and may need it again after the catalog has caught up.
         let spare = (!self.has_definitions(&schemas, &entry)).then(|| entry.clone());
         let mut record = Record { offset, append_time, entry };
         loop {
-            let version = match self.state.apply(record, &NoDocuments, &schemas) {
-                Ok(applied) => return Ok(applied),
-                Err(Blocked::NeedsDefinition(version)) => version,
-                Err(blocked) => return Err(blocked.into_error(unknown)),
+            let version = match self.state.apply(record, &EmptyRows, &schemas) {
+                Ok(effects) => return Ok(effects),
+                Err(FoldError::NeedsDefinition(version)) => version,
+                Err(error) => return Err(error.into_error(unknown)),
             };
             catch_up(log, catalog).await?;
             let entry = spare.clone().filter(|_| schemas.at(version).is_some());
@@ -222,7 +222,7 @@ mod tests {
     use forebay_core::catalog::{Catalog, ControlRecord};
     use forebay_core::change::EntryBody;
     use forebay_core::clock::SystemClock;
-    use forebay_core::id::{Epoch, PartitionCount, PartitionId};
+    use forebay_core::id::{PartitionCount, PartitionId};
     use forebay_core::key::KeyType;
     use forebay_core::schema::StoreSpec;
     use forebay_log::MemoryLog;
@@ -234,8 +234,7 @@ mod tests {
     const ONE: PartitionCount = PartitionCount(1);
 
     fn entry(log_id: u64, version: u32, body: EntryBody) -> Bytes {
-        let (log_id, epoch, schema_version) = (LogId(log_id), Epoch(0), SchemaVersion(version));
-        encode_entry(&Entry { log_id, epoch, schema_version, source: None, body }).unwrap()
+        encode_entry(&Entry::original(LogId(log_id), SchemaVersion(version), body)).unwrap()
     }
 
     /// Returns a source over a log with these records, and a catalog that has definition 1.
@@ -268,7 +267,7 @@ mod tests {
             source.read(&log).await.unwrap();
             while let Some(next) = source.apply_next(&log, &catalog).await.unwrap() {
                 assert_eq!(source.append_time(), Some(next.append_time));
-                skipped.push(next.applied.skipped.is_some());
+                skipped.push(next.effects.skipped.is_some());
             }
         }
         assert_eq!(skipped, [false, false, true, true, false]);

@@ -9,7 +9,7 @@ use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::schema::Definition;
 use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
-use forebay_log::{Appended, Bounds, ChangeLog, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, ReadLimit, Records};
 
 /// Returns the logs that a version of a store's documents follows, as given by the version's
 /// definition. To their readers, the logs appear trimmed to the start of the version. If the
@@ -19,31 +19,31 @@ pub fn follow_version(log: Arc<dyn ChangeLog>, definition: &Definition) -> Arc<d
     if definition.store == logs {
         return log;
     }
-    let version = definition.versions.kept_as(definition.store).cloned();
-    Arc::new(VersionLog { log, logs, kept_as: definition.store, version })
+    let version = definition.versions.by_storage_id(definition.store).cloned();
+    Arc::new(VersionLog { log, logs, storage_id: definition.store, version })
 }
 
 struct VersionLog {
     log: Arc<dyn ChangeLog>,
     logs: StoreId,
-    kept_as: StoreId,
+    storage_id: StoreId,
     /// `None` once the version was dropped.
     version: Option<StoreVersion>,
 }
 
 impl VersionLog {
     fn at(&self, at: PartitionRef) -> PartitionRef {
-        let store = if at.store == self.kept_as { self.logs } else { at.store };
+        let store = if at.store == self.storage_id { self.logs } else { at.store };
         PartitionRef { store, ..at }
     }
 
-    fn began_at(&self, at: PartitionRef) -> Offset {
-        let version = self.version.as_ref().filter(|_| at.store == self.kept_as);
-        version.map_or(Offset(0), |version| version.began_at(at.partition))
+    fn start_offset(&self, at: PartitionRef) -> Offset {
+        let version = self.version.as_ref().filter(|_| at.store == self.storage_id);
+        version.map_or(Offset(0), |version| version.start_offset(at.partition))
     }
 
     fn bounded(&self, at: PartitionRef, bounds: Bounds) -> Bounds {
-        Bounds { start: bounds.start.max(self.began_at(at)), ..bounds }
+        Bounds { start: bounds.start.max(self.start_offset(at)), ..bounds }
     }
 }
 
@@ -57,12 +57,12 @@ impl ChangeLog for VersionLog {
         self.log.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         self.log.append(self.at(at), entry).await
     }
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
-        if from < self.began_at(at) {
+        if from < self.start_offset(at) {
             let bounds = self.bounds(at).await?;
             bounds.check(at, from)?;
         }
@@ -74,7 +74,7 @@ impl ChangeLog for VersionLog {
     }
 
     async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
-        if at.store != self.kept_as {
+        if at.store != self.storage_id {
             return self.log.trim(at, before).await;
         }
         let message = "the log of a version is the store's log, which other versions follow too; \
@@ -99,7 +99,7 @@ mod tests {
     const LIMIT: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 
     #[tokio::test]
-    async fn a_version_finds_its_stores_log_trimmed_to_where_it_begins() {
+    async fn version_sees_the_log_of_its_store_trimmed_to_its_beginning() {
         let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
         let first = StoreSpec::documents("users", KeyType::Int64, 1).define(StoreId(1)).unwrap();
         log.create(StoreId(1), first.partitions).await.unwrap();

@@ -9,15 +9,13 @@ use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::clock::{ManualClock, Timestamp};
 use forebay_core::entropy::SeededEntropy;
-use forebay_core::id::{
-    Epoch, LogId, Offset, PartitionCount, PartitionRef, SchemaVersion, StoreId,
-};
+use forebay_core::id::{LogId, Offset, PartitionCount, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::key::KeyType;
 use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreSpec};
 use forebay_core::value::FieldType;
 use forebay_entries::CatalogFollower;
 use forebay_log::faulty::{FaultRates, FaultyLog};
-use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
 use forebay_wire::entry::encode_entry;
 use parking_lot::RwLock;
 
@@ -37,8 +35,7 @@ fn store(id: u64, name: &str) -> Definition {
 }
 
 fn entry(log_id: LogId, body: EntryBody) -> Bytes {
-    let (epoch, schema_version) = (Epoch(0), SchemaVersion(0));
-    encode_entry(&Entry { log_id, epoch, schema_version, source: None, body }).unwrap()
+    encode_entry(&Entry::original(log_id, SchemaVersion(0), body)).unwrap()
 }
 
 fn define(log_id: LogId, definition: &Definition) -> Bytes {
@@ -51,15 +48,15 @@ async fn append(log: &dyn ChangeLog, entry: Bytes) -> Offset {
 }
 
 fn names(follower: &CatalogFollower) -> Vec<String> {
-    follower.catalog().living().map(|at| at.definition.name.clone()).collect()
+    follower.catalog().active_stores().map(|at| at.definition.name.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_without_its_first_record_is_folded_from_where_it_starts() {
+async fn catalog_folds_a_trimmed_log_from_its_start() {
     let log = Arc::new(memory());
     append(&*log, Bytes::from_static(b"a stranger's")).await;
-    let opening = append(&*log, entry(OURS, EntryBody::LogHeader)).await;
-    log.trim(PartitionRef::CONTROL, opening).await.unwrap();
+    let header = append(&*log, entry(OURS, EntryBody::LogHeader)).await;
+    log.trim(PartitionRef::CONTROL, header).await.unwrap();
     append(&*log, define(OURS, &store(1, "users"))).await;
     let follower = follow(log);
     follower.definition(StoreId(1), SchemaVersion(1), WAIT).await.unwrap();
@@ -67,7 +64,7 @@ async fn a_log_without_its_first_record_is_folded_from_where_it_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn definitions_are_folded_waited_for_and_announced() {
+async fn definitions_are_folded_awaited_and_announced() {
     let log = Arc::new(memory());
     let follower = follow(log.clone());
     append(&*log, entry(OURS, EntryBody::LogHeader)).await;
@@ -105,7 +102,7 @@ async fn damaged_and_foreign_records_are_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_from_the_future_halts_it_typed() {
+async fn newer_record_halts_the_catalog_with_upgrade_needed() {
     let log = Arc::new(memory());
     append(&*log, entry(OURS, EntryBody::LogHeader)).await;
     append(&*log, define(OURS, &store(1, "users"))).await;
@@ -123,7 +120,7 @@ async fn a_record_from_the_future_halts_it_typed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_of_the_log_are_outlived() {
+async fn catalog_survives_errors_of_the_log() {
     let rates = FaultRates {
         read_refused: 5_000,
         read_delayed: 5_000,
@@ -171,7 +168,7 @@ impl ChangeLog for Replaceable {
         self.current()?.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> forebay_core::Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> forebay_core::Result<AppendReceipt> {
         self.current()?.append(at, entry).await
     }
 
@@ -196,7 +193,7 @@ impl ChangeLog for Replaceable {
 /// Proves that the follower folds a replaced log from its start, whether the new log is shorter, as
 /// long, or longer than the old one.
 #[tokio::test(start_paused = true)]
-async fn another_log_under_the_same_address_is_folded_anew() {
+async fn catalog_folds_a_replaced_log_from_its_start() {
     for entries in 0..6_u64 {
         let first = Arc::new(memory());
         append(&*first, entry(OURS, EntryBody::LogHeader)).await;

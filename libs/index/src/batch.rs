@@ -70,7 +70,7 @@ impl View<'_> {
     /// `InvalidArgument` for a key of another type, `LimitExceeded` over [`BATCH_KEYS_MAX`] keys,
     /// `Internal` from a poisoned partition, and the first error of `visit`. A partition that is
     /// not followed or does not answer yields a status, not an error.
-    pub fn multi_get<K: KeyList + ?Sized>(
+    pub fn get_many<K: KeyList + ?Sized>(
         &self,
         keys: &K,
         mut visit: impl FnMut(usize, KeyAnswer<'_>) -> Result<()>,
@@ -85,13 +85,13 @@ impl View<'_> {
     /// Returns the documents of many keys, decoded, in the caller's order.
     ///
     /// # Errors
-    /// As [`View::multi_get`].
-    pub fn multi_get_documents<K: KeyList + ?Sized>(
+    /// As [`View::get_many`].
+    pub fn get_documents<K: KeyList + ?Sized>(
         &self,
         keys: &K,
     ) -> Result<Vec<(KeyStatus, Option<Document>)>> {
         let mut documents = Vec::with_capacity(keys.count().min(BATCH_KEYS_MAX));
-        self.multi_get(keys, |_, answer| {
+        self.get_many(keys, |_, answer| {
             let document = match answer {
                 KeyAnswer::Found(row) => Some(row.document()?),
                 KeyAnswer::None(_) => None,
@@ -105,25 +105,25 @@ impl View<'_> {
     /// Packs a string or bytes field of many documents into `out`, replacing the content of `out`.
     ///
     /// # Errors
-    /// As [`View::multi_get`], and `InvalidArgument` for a handle that was resolved for another
+    /// As [`View::get_many`], and `InvalidArgument` for a handle that was resolved for another
     /// type or on another store.
-    pub fn multi_get_packed<K: KeyList + ?Sized>(
+    pub fn get_packed<K: KeyList + ?Sized>(
         &self,
         keys: &K,
         handle: &FieldHandle,
         out: &mut PackedValues,
     ) -> Result<()> {
-        self.multi_get_packed_within(keys, handle, usize::MAX, out).map(drop)
+        self.get_packed_within(keys, handle, usize::MAX, out).map(drop)
     }
 
-    /// As [`View::multi_get_packed`], for a caller that must bound the copied bytes. Returns the
+    /// As [`View::get_packed`], for a caller that must bound the copied bytes. Returns the
     /// total bytes of all values. If the total exceeds `bytes_max`, `out` contains only some of the
     /// values and must not be used.
     ///
     /// # Errors
-    /// As [`View::multi_get_packed`].
+    /// As [`View::get_packed`].
     #[inline]
-    pub fn multi_get_packed_within<K: KeyList + ?Sized>(
+    pub fn get_packed_within<K: KeyList + ?Sized>(
         &self,
         keys: &K,
         handle: &FieldHandle,

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_count_is_lost_with_more_threads_than_lines() {
+    fn counters_lose_no_count_with_more_threads_than_lines() {
         let counters = Counters::new();
         const THREADS: u64 = 2 * LINES as u64;
         let all_alive = std::sync::Barrier::new(THREADS as usize);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::Result;
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::replica_state::{LogCursor, PartitionUsage, Progress};
 use forebay_core::row::row_expires_at;
 
-use crate::header_words::Words;
+use crate::header_words::{Status, Words};
 use crate::image::{Image, ImageMetadata};
 use crate::key::SeededHash;
 use crate::memory::{Chunk, Memory, Redo, SpillPlace};
@@ -16,7 +16,6 @@ use crate::resources::Resources;
 use crate::schedule;
 use crate::shared_copy::FoldStateTable;
 use crate::space::Space;
-use crate::state::Status;
 use crate::table::{
     FIRST_SERIAL, PREFETCHED, PreviousRow, PublishTarget, RelocationTarget, Root, Table,
 };
@@ -157,16 +156,16 @@ impl Generation {
     pub(crate) fn apply(
         &mut self,
         resources: &Resources,
-        applied: &Applied,
+        effects: &FoldEffects,
         state: &PartitionState,
         published: Option<&Words>,
     ) -> Result<()> {
         let before = (self.usage, self.cursor);
-        let mut fresh = applied.drop_all.then(|| {
+        let mut fresh = effects.drop_all.then(|| {
             self.usage = PartitionUsage::default();
             Table::new(self.space.memory.clone(), self.space.hash, self.table.serial() + 1)
         });
-        if let Err(error) = self.prepare(resources, applied, state, fresh.as_mut(), published) {
+        if let Err(error) = self.prepare(resources, effects, state, fresh.as_mut(), published) {
             self.give_up();
             (self.usage, self.cursor) = before;
             fresh.into_iter().for_each(|fresh| fresh.retire(&resources.reclaim));
@@ -181,11 +180,11 @@ impl Generation {
     }
 
     /// Prepares a record's writes; no reader sees any of them yet. Documents written after a drop
-    /// go to a new table, which is shown once it is complete.
+    /// go to a new table, which is published once it is complete.
     fn prepare(
         &mut self,
         resources: &Resources,
-        applied: &Applied,
+        effects: &FoldEffects,
         state: &PartitionState,
         fresh: Option<&mut Table>,
         published: Option<&Words>,
@@ -196,7 +195,7 @@ impl Generation {
         let is_unseen = fresh.is_some();
         let table = fresh.unwrap_or(table);
         table.allow_inline(!resources.budget.may_spill() && !resources.budget.is_short());
-        for writes in applied.writes.chunks(PREFETCHED) {
+        for writes in effects.writes.chunks(PREFETCHED) {
             let hashes = table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
             for ((key, row), hash) in writes.iter().zip(hashes) {
                 let (key, row) = ((hash, key.as_bytes()), row.as_deref());
@@ -210,7 +209,7 @@ impl Generation {
         if let Some(fold_state) = fold_state {
             let root = Some(&space.memory.header().fold_state);
             let publishing = PublishTarget { root, reclaim: &resources.reclaim };
-            fold_state.prepare(applied, state, publishing)?;
+            fold_state.prepare(effects, state, publishing)?;
         }
         if published.is_some() { self.write_list() } else { Ok(()) }
     }
@@ -242,7 +241,7 @@ impl Generation {
         Ok(())
     }
 
-    /// Shows the prepared writes and publishes the resulting status; returns the table that was
+    /// Publishes the prepared writes and the resulting status; returns the table that was
     /// replaced, if any.
     fn publish(
         &mut self,

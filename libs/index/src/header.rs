@@ -10,14 +10,13 @@ use std::sync::{Arc, OnceLock};
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::SchemaVersion;
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 
-use crate::header_words::Words;
+use crate::header_words::{Status, Words};
 use crate::reclaim::Reclaim;
 use crate::schedule;
 use crate::shared_copy::{Attach, PublishedWords};
 use crate::space::Space;
-use crate::state::Status;
 
 /// The path by which the readers of one process reach a partition.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ impl Header {
     }
 
     #[inline]
-    pub(crate) fn load_phase_acquire(&self) -> PartitionPhase {
+    pub(crate) fn load_phase_acquire(&self) -> Phase {
         self.words().load_phase_acquire()
     }
 

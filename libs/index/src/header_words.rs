@@ -1,4 +1,5 @@
-//! The words of a partition's header, which a single writer stores and any number of readers load.
+//! The words of a partition's header and the status in them, which a single writer stores and any
+//! number of readers load.
 //!
 //! Neither side waits. The words that every read needs (phase, space, schema version, partition
 //! time) stand alone; each is stored with release after the rows that it describes. The status must
@@ -11,12 +12,37 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{Epoch, LogId, Offset, Position, SchemaVersion};
-use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage, Progress};
+use forebay_core::replica_state::{LogCursor, PartitionUsage, Phase, Progress};
 
 use crate::schedule;
-use crate::state::Status;
 
 const STATUS_WORDS: usize = 17;
+
+/// The status that a partition's writer publishes as one consistent set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) progress: Progress,
+    pub(crate) usage: PartitionUsage,
+    pub(crate) cursor: LogCursor,
+    /// Number of the space that the status belongs to; 0 in a process's own memory.
+    pub(crate) generation: u64,
+}
+
+impl Status {
+    pub(crate) const START: Self = Self {
+        progress: Progress::START,
+        usage: PartitionUsage { documents: 0, key_bytes: 0, row_bytes: 0, memory_bytes: 0 },
+        cursor: LogCursor {
+            log_id: None,
+            append_time: None,
+            clock_error_us: None,
+            opened: None,
+            drop_all_count: 0,
+            copy: 0,
+        },
+        generation: 0,
+    };
+}
 
 /// The words of a header, on cache lines of their own, so that partitions do not slow each other.
 /// The words that every read loads are on the first line. The words are in the process's own
@@ -41,15 +67,15 @@ impl Words {
         words
     }
 
-    pub(crate) fn store_phase_release(&self, phase: PartitionPhase) {
+    pub(crate) fn store_phase_release(&self, phase: Phase) {
         schedule::store();
         self.phase.store(phase as u32, Ordering::Release);
     }
 
     #[inline]
-    pub(crate) fn load_phase_acquire(&self) -> PartitionPhase {
+    pub(crate) fn load_phase_acquire(&self) -> Phase {
         schedule::load();
-        PartitionPhase::from_word(self.phase.load(Ordering::Acquire))
+        Phase::from_word(self.phase.load(Ordering::Acquire))
     }
 
     /// Loads the number of the space that readers see.
@@ -144,7 +170,7 @@ const HAS_OPENED: u64 = 8;
 
 fn pack(status: &Status) -> [u64; STATUS_WORDS] {
     let Status { progress, usage, cursor, generation } = status;
-    let Position { epoch, offset, place } = progress.position;
+    let Position { epoch, offset, index_in_entry } = progress.position;
     let known = [
         (cursor.log_id.is_some(), HAS_LOG),
         (cursor.append_time.is_some(), HAS_APPEND_TIME),
@@ -154,7 +180,7 @@ fn pack(status: &Status) -> [u64; STATUS_WORDS] {
     let known = known.iter().filter(|(is_known, _)| *is_known).map(|(_, bit)| bit).sum();
     let opened = cursor.opened.unwrap_or_default();
     [
-        u64::from(epoch.0) << 16 | u64::from(place),
+        u64::from(epoch.0) << 16 | u64::from(index_in_entry),
         offset.0,
         progress.offset_applied.0,
         progress.partition_time.as_micros() as u64,
@@ -182,7 +208,7 @@ fn unpack(words: [u64; STATUS_WORDS]) -> Status {
     let position = Position {
         epoch: Epoch((home >> 16) as u32),
         offset: Offset(offset),
-        place: (home & 0xffff) as u16,
+        index_in_entry: (home & 0xffff) as u16,
     };
     let progress = Progress {
         position,
@@ -209,7 +235,11 @@ mod tests {
 
     fn status(n: u64) -> Status {
         let progress = Progress {
-            position: Position { epoch: Epoch(u32::MAX), offset: Offset(n), place: n as u16 },
+            position: Position {
+                epoch: Epoch(u32::MAX),
+                offset: Offset(n),
+                index_in_entry: n as u16,
+            },
             offset_applied: Offset(n + 1),
             partition_time: Timestamp::from_micros(-(n as i64)),
             schema_version: SchemaVersion(n as u32),
@@ -228,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_comes_back_as_it_was_published() {
+    fn published_status_round_trips() {
         let words = Words::new();
         assert_eq!(words.status(), Status::START);
         for n in [1, 2, 210, 65_535, 70_000] {
@@ -238,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_read_during_publishes_is_never_mixed_and_never_falls() {
+    fn status_read_during_publishes_is_never_mixed_and_never_decreases() {
         let words = Words::new();
         const PUBLISHES: u64 = 200_000;
         std::thread::scope(|scope| {

@@ -6,9 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{PartitionId, PartitionRef};
-use forebay_core::replica_state::{
-    LogCursor, PartitionPhase, PartitionUsage, Progress, ReplicaState,
-};
+use forebay_core::replica_state::{LogCursor, PartitionUsage, Phase, Progress, ReplicaState};
 use forebay_core::schema_set::SchemaSet;
 use forebay_core::value::FieldType;
 use forebay_core::{Error, Result};
@@ -17,16 +15,15 @@ use crate::budget::{Budget, MemoryUse};
 use crate::counters::{Counters, ReadCounts};
 use crate::gather::{Conversion, GatherField, GatherPlan};
 use crate::handle::FieldHandle;
-use crate::inner::Inner;
+use crate::header_words::Status;
+use crate::inner::{Inner, Partition};
 use crate::key::{DocumentKey, Identity, KeyShape, SeededHash};
 use crate::memory::{reserved_for, shared_addresses_for};
 use crate::number::Element;
-use crate::partition::Partition;
 use crate::reclaim::Reclaim;
 use crate::resources::Resources;
 use crate::scan::Scan;
 use crate::shared_copy::{self, InitialSource, SharedCopyDirectory};
-use crate::state::Status;
 use crate::view::{ReadAt, View};
 use crate::writer::PartitionWriter;
 use crate::writer_state::WriterState;
@@ -37,7 +34,7 @@ pub struct PartitionStatus {
     /// The partition's id.
     pub partition: PartitionId,
     /// Whether the partition may answer.
-    pub phase: PartitionPhase,
+    pub phase: Phase,
     /// The entries that were applied.
     pub progress: Progress,
     /// The documents and bytes that the partition holds.
@@ -75,7 +72,7 @@ impl IndexMetrics {
 /// use forebay_core::layout::Layout;
 /// use forebay_core::schema::StoreSpec;
 /// use forebay_core::value::FieldType;
-/// use forebay_core::replica_state::PartitionPhase;
+/// use forebay_core::replica_state::Phase;
 /// use forebay_index::{Index, ReadAt};
 ///
 /// let float = FieldType::FLOAT32;
@@ -86,7 +83,7 @@ impl IndexMetrics {
 /// let layout = Layout::of(&definition);
 /// let index = Index::new([Arc::new(SchemaAt { definition, layout })], partitions, 7)?;
 /// let mut writer = index.writer(forebay_core::id::PartitionId(0))?;
-/// writer.set_phase(PartitionPhase::Serving);
+/// writer.set_phase(Phase::Serving);
 ///
 /// let score = index.field_as("score", float)?;
 /// let view = index.view(ReadAt::new(Timestamp::from_micros(0)));
@@ -100,7 +97,7 @@ pub struct Index {
 
 impl Index {
     /// Creates an empty index of the store with these definitions, over the given partitions. All
-    /// partitions start [`Bootstrapping`](PartitionPhase::Bootstrapping). `hash_seed` should be
+    /// partitions start [`Bootstrapping`](Phase::Bootstrapping). `hash_seed` should be
     /// random in production.
     ///
     /// # Errors

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_located_by_their_partition_key_and_named_back() {
+    fn keys_are_located_by_their_partition_key_and_convert_back() {
         let shape = shape(Some("tenant"));
         let key = DocumentKey::from("ann").with_partition_key(7);
         let mut identity = Identity::default();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_keys_come_back_in_order_and_bad_ends_are_refused() {
+    fn packed_keys_round_trip_in_order_and_invalid_ends_are_refused() {
         let keys = PackedKeys::strings("aβc".as_bytes(), &[1, 1, 3, 4]).unwrap();
         let read: Vec<_> = (0..keys.count()).map(|place| keys.key(place).primary()).collect();
         assert_eq!(read, ["a", "", "β", "c"].map(KeyValue::String));

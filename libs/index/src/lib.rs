@@ -56,18 +56,17 @@
 //! Each layer imports only from itself and from the layers above it in this list. The imports
 //! between the files have no circle.
 //!
-//! - *Data*: `state`, `key`, `handle`, `number`, `row_ref`, `budget`, `counters`, `schedule`. Plain
-//!   data that replicas of every storage share is in `replica_state` and `schema_set` of
-//!   `forebay_core`.
-//! - *Words*: `header_words`, the words that a partition's writer publishes.
+//! - *Data*: `key`, `handle`, `number`, `row_ref`, `budget`, `counters`, `schedule`. Plain data
+//!   that replicas of every storage share is in `replica_state` and `schema_set` of `forebay_core`.
+//! - *Words*: `header_words`, the status that a partition's writer publishes, and its words.
 //! - *Memory*: `memory::geometry`, then `image` without `image::write`, then `memory`.
 //! - *Records*: `table` up to `table::directory`, then `space` and `reclaim`, then the rest of
 //!   `table`, and `image::write`.
 //! - *Shared copies*: `shared_copy` up to `shared_copy::spaces`, then `header`, by which readers
 //!   reach a partition.
-//! - *Partitions*: `resources`, `generation`, `writer_state`, `shared_copy::takeover`, `partition`.
-//! - *Calls*: `inner` (the context of all calls), `writer`, `view`, `lookup`, `get`, `batch`,
-//!   `gather`, `scan`, `index`.
+//! - *Partitions*: `resources`, `generation`, `writer_state`, `shared_copy::takeover`.
+//! - *Calls*: `inner` (the context of all calls, with the partitions), `writer`, `view`,
+//!   `lookup`, `get`, `batch`, `gather`, `scan`, `index`.
 //! - *Benchmarks*: `cache_line_probe`.
 //!
 //! `sharing` has parts in the layers from *Memory* to *Partitions*.
@@ -96,7 +95,6 @@ mod key;
 mod lookup;
 mod memory;
 mod number;
-mod partition;
 mod reclaim;
 mod resources;
 mod row_ref;
@@ -109,7 +107,6 @@ mod schedule;
 mod shared_copy;
 mod sharing;
 mod space;
-mod state;
 mod table;
 mod view;
 mod writer;

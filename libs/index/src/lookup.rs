@@ -10,7 +10,7 @@
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::{Error, ErrorCode, Result};
 
 use crate::header::Header;
@@ -324,19 +324,19 @@ impl<'a> View<'a> {
     }
 
     #[inline(always)]
-    fn refusal(&self, id: PartitionId, phase: PartitionPhase) -> Result<Option<KeyStatus>> {
-        if phase == PartitionPhase::Serving && self.at.admission.is_none() {
+    fn refusal(&self, id: PartitionId, phase: Phase) -> Result<Option<KeyStatus>> {
+        if phase == Phase::Serving && self.at.admission.is_none() {
             return Ok(None);
         }
         self.refusal_of(id, phase)
     }
 
-    fn refusal_of(&self, id: PartitionId, phase: PartitionPhase) -> Result<Option<KeyStatus>> {
+    fn refusal_of(&self, id: PartitionId, phase: Phase) -> Result<Option<KeyStatus>> {
         match phase {
-            PartitionPhase::Serving => {}
-            PartitionPhase::Bootstrapping if self.at.allow_incomplete_reads => {}
-            PartitionPhase::Bootstrapping => return Ok(Some(KeyStatus::Unavailable)),
-            PartitionPhase::Poisoned => {
+            Phase::Serving => {}
+            Phase::Bootstrapping if self.at.allow_incomplete_reads => {}
+            Phase::Bootstrapping => return Ok(Some(KeyStatus::Unavailable)),
+            Phase::Poisoned => {
                 let message =
                     "this partition met a broken invariant; it answers again after the rebuild";
                 return Err(Error::internal(message).with_partition(id));

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_conversions_keep_the_value_or_refuse() {
+    fn exact_conversions_preserve_the_value_or_refuse() {
         assert_eq!(i32::exactly(Number::Int(1 << 31)), None);
         assert_eq!(i32::exactly(Number::Int(-(1 << 31))), Some(i32::MIN));
         assert_eq!(i32::exactly(Number::Float64(-3.0)), Some(-3));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_that_holds_converts_its_extremes_exactly() {
+    fn supported_pairs_convert_their_extremes_exactly() {
         fn check<E: Element + PartialEq + std::fmt::Debug>() {
             let extremes = [
                 (ScalarType::Bool, vec![Number::Bool(true)]),

@@ -182,7 +182,7 @@ impl Reclaim {
             self.retries.store(retries - 1, Ordering::Relaxed);
             self.hand_over(RetiredItem::Nothing);
         }
-        memory.settle();
+        memory.free_left();
         self.free_spaces();
     }
 

@@ -128,13 +128,13 @@ pub(crate) struct Table {
     groups: Groups,
     due: ExpiryQueue,
     segments: Segments,
-    /// The writes of an entry that are prepared and not shown yet.
+    /// The writes of an entry that are prepared and not published yet.
     pending: Vec<PendingWrite>,
     /// Number of group rewrites: slots that were found before a rewrite may have moved.
     moves: u64,
     /// The most groups that one document moved.
     moved_max: u32,
-    /// Groups that were searched for expired documents, until the removals are shown.
+    /// Groups that were searched for expired documents, until the removals are published.
     looked_through: Vec<usize>,
     /// Bytes of all groups.
     group_bytes: u64,

@@ -7,17 +7,16 @@
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
-use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::id::{PartitionId, StoreId};
-use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage, Progress};
+use forebay_core::replica_state::{LogCursor, PartitionUsage, Phase, Progress};
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, ErrorCode, Result};
 
 use crate::generation::{Generation, SpaceAttempts};
 use crate::image::{self, Image, ImageMetadata, ImageSink};
-use crate::inner::Inner;
+use crate::inner::{Inner, Partition};
 use crate::memory::MaintenanceTask;
-use crate::partition::Partition;
 use crate::sharing::{DonorSpace, has_most};
 use crate::writer_state::{Source, WriterState};
 
@@ -106,8 +105,8 @@ impl PartitionWriter {
     ///   position, a row that is broken or of an unknown schema version; nothing was changed then.
     /// - `LimitExceeded` if there is neither memory nor spill space; nothing was changed then
     ///   either.
-    pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
-        self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
+    pub fn apply(&mut self, effects: &FoldEffects, state: &PartitionState) -> Result<()> {
+        self.check(effects, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();
         let WriterState { current, rebuilt, published, .. } = writer;
         let (generation, published) = match rebuilt {
@@ -117,22 +116,22 @@ impl PartitionWriter {
         let memory = generation.space.memory.clone();
         let at = |error: Error| error.with_partition(partition.at.partition);
         let mut tried = SpaceAttempts::NOTHING;
-        while let Err(error) = generation.apply(&index.resources, applied, state, published) {
+        while let Err(error) = generation.apply(&index.resources, effects, state, published) {
             let is_for_room = error.code() == ErrorCode::LimitExceeded;
             if !is_for_room || !generation.make_room(&index.resources, &mut tried).map_err(at)? {
                 return Err(at(error));
             }
         }
         generation
-            .collect_garbage(&index.resources, applied.writes.len(), published)
+            .collect_garbage(&index.resources, effects.writes.len(), published)
             .map_err(at)?;
         index.resources.reclaim.advance(&memory);
         Ok(())
     }
 
-    fn check(&self, applied: &Applied, state: &PartitionState) -> Result<()> {
+    fn check(&self, effects: &FoldEffects, state: &PartitionState) -> Result<()> {
         let at = self.partition_ref().at;
-        // The fold may have read around damage: see `Documents::row`.
+        // The fold may have read around damage: see `RowLookup::row`.
         self.check_integrity()?;
         if state.partition != at {
             let message = format!("an effect on {} reached the writer of {at}", state.partition);
@@ -154,7 +153,7 @@ impl PartitionWriter {
                 "schema version {version} is missing; add the version before its entry"
             )));
         }
-        for (key, row) in &applied.writes {
+        for (key, row) in &effects.writes {
             let Some(row) = row else { continue };
             let version = row_schema_version(row).unwrap_or_default();
             let schema = schemas.get(version).ok_or_else(|| {
@@ -167,8 +166,8 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Sets whether the partition may answer; see [`PartitionPhase`].
-    pub fn set_phase(&mut self, phase: PartitionPhase) {
+    /// Sets whether the partition may answer; see [`Phase`].
+    pub fn set_phase(&mut self, phase: Phase) {
         self.state().published.store_phase_release(phase);
     }
 
@@ -439,7 +438,7 @@ impl PartitionWriter {
     }
 }
 
-impl Documents for PartitionWriter {
+impl RowLookup for PartitionWriter {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         self.state().target().table.row(key)
     }

@@ -78,7 +78,7 @@ fn reclaim(has_fences: bool) {
 }
 
 #[test]
-fn a_reader_sees_that_the_way_is_gone_or_is_seen() {
+fn reader_sees_reused_memory_or_the_writer_sees_the_reader() {
     assert!(holds(|| reclaim(true)));
     assert!(!holds(|| reclaim(false)), "loom did not see a reader in memory that was used again");
 }
@@ -104,7 +104,7 @@ fn prove(changed: Ordering) {
 }
 
 #[test]
-fn a_block_that_its_writer_changes_is_never_taken_for_damaged() {
+fn block_under_change_is_never_taken_for_damaged() {
     assert!(holds(|| prove(Release)));
     assert!(!holds(|| prove(Relaxed)), "loom did not see a change before the proof");
 }
@@ -196,7 +196,7 @@ fn status(has_fence: bool) {
 }
 
 #[test]
-fn a_status_is_of_one_moment() {
+fn status_read_is_of_one_moment() {
     assert!(holds(|| status(true)));
     assert!(!holds(|| status(false)), "loom did not see a status that was mixed");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_core::id::Offset;
 use tokio::sync::watch;
 
-/// The published end of a log; readers at the end wait for the signal instead of polling.
+/// The readable end of a log; readers at the end wait for the signal instead of polling.
 #[derive(Debug)]
 pub(crate) struct AppendNotifier(watch::Sender<Option<Offset>>);
 
@@ -15,12 +15,12 @@ impl AppendNotifier {
     }
 
     /// Wakes the readers that wait for the log to pass an offset below `end`.
-    pub(crate) fn publish(&self, end: Offset) {
+    pub(crate) fn advance(&self, end: Offset) {
         self.0.send_replace(Some(end));
     }
 
     /// Wakes all readers: the log was deleted.
-    pub(crate) fn publish_deleted(&self) {
+    pub(crate) fn note_deleted(&self) {
         self.0.send_replace(None);
     }
 

@@ -1,5 +1,7 @@
-//! The trait that every log implements, and to which one conformance suite holds every log.
+//! The trait that every log implements, and to which one conformance suite holds every log; and the
+//! reads of a range of records through it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +9,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_core::limits::READER_READ_BYTES_MAX;
 use forebay_core::{Error, Result};
 use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
+
+/// Longest wait of a read for records that should exist.
+const READ_WAIT: Duration = Duration::from_secs(5);
 
 /// A record as a log stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +29,7 @@ pub struct LogRecord {
 
 /// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendReceipt {
     /// The offset that the log assigned to the entry.
     pub offset: Offset,
     /// Time at which the log appended the entry.
@@ -87,7 +93,7 @@ pub trait ChangeLog: Send + Sync + 'static {
     ///   was appended.
     /// - `Unavailable`: nothing was appended for certain.
     /// - `UnknownOutcome`: the entry may or may not have been appended.
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended>;
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt>;
 
     /// Reads records from an offset on, in order, without gaps in what the log still stores. A log
     /// returns only durable records.
@@ -123,7 +129,7 @@ impl<L: ChangeLog + ?Sized> ChangeLog for Arc<L> {
         (**self).delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         (**self).append(at, entry).await
     }
 
@@ -157,6 +163,42 @@ impl Bounds {
             "offset {from} of log {at} is lost: the log {side} at {bound}; bootstrap again"
         ))
         .with_partition(at.partition))
+    }
+}
+
+/// The rest of a range of records.
+pub struct RecordRange<'l> {
+    /// The log.
+    pub log: &'l dyn ChangeLog,
+    /// Partition of the range.
+    pub at: PartitionRef,
+    /// Offsets that were not read yet.
+    pub offsets: Range<Offset>,
+}
+
+impl RecordRange<'_> {
+    /// Returns the next records; none at the end of the range.
+    ///
+    /// # Errors
+    /// - `TokenLost`: the log no longer stores the records.
+    /// - `Unavailable`: the log ends before the range does.
+    /// - The errors of the log.
+    pub async fn next(&mut self) -> Result<Vec<LogRecord>> {
+        let Range { start, end } = self.offsets;
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let limit = ReadLimit { bytes_max: READER_READ_BYTES_MAX, wait_max: READ_WAIT };
+        let mut read = self.log.read(self.at, start, limit).await?;
+        // Records that were received before later appends report an earlier end.
+        if read.records.is_empty() && read.end < end {
+            let message = "the log ends before the offset applied";
+            return Err(Error::unavailable(message).with_partition(self.at.partition));
+        }
+        // After the last record there may be offsets without a record, as in Kafka.
+        self.offsets.start = read.records.last().map_or(end, |last| last.offset.next());
+        read.records.retain(|record| record.offset < end);
+        Ok(read.records)
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use forebay_core::Result;
 use forebay_core::clock::Clock;
 use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
-use forebay_core::limits::{STREAM_READ_BYTES_MAX, STREAM_SILENCE_MS};
+use forebay_core::limits::{MESSAGE_BYTES_MAX, STREAM_READ_BYTES_MAX, STREAM_SILENCE_MS};
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
-use forebay_wire::v1::change_stream_server::ChangeStream;
+use forebay_wire::v1::change_stream_server::{ChangeStream, ChangeStreamServer};
 use futures::stream::{self, Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -36,6 +36,13 @@ impl ChangeStreamService {
         Self { log, clock, ended: CancellationToken::new() }
     }
 
+    /// Returns the service for a server, with Forebay's message limits.
+    pub fn into_server(self) -> ChangeStreamServer<Self> {
+        ChangeStreamServer::new(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
     /// Ends all subscriptions, present and future, so that a server can drain; a subscription never
     /// ends by itself.
     pub fn end_streams(&self) {
@@ -52,7 +59,7 @@ struct Subscription {
 }
 
 impl Subscription {
-    async fn read(&mut self) -> Result<v1::SubscribeResponse> {
+    async fn read(&mut self) -> Result<v1::SubscribeLogResponse> {
         let limit = ReadLimit { bytes_max: STREAM_READ_BYTES_MAX, wait_max: self.wait_max };
         let Records { records, end } = self.log.read(self.at, self.next, limit).await?;
         self.wait_max = Duration::from_millis(STREAM_SILENCE_MS);
@@ -67,7 +74,7 @@ impl Subscription {
                 entry: record.entry,
             })
             .collect();
-        Ok(v1::SubscribeResponse { records, end_offset: end.0 })
+        Ok(v1::SubscribeLogResponse { records, end_offset: end.0 })
     }
 }
 
@@ -77,13 +84,13 @@ fn partition(store_id: u64, partition: u32) -> PartitionRef {
 
 #[tonic::async_trait]
 impl ChangeStream for ChangeStreamService {
-    type SubscribeStream =
-        Pin<Box<dyn Stream<Item = Result<v1::SubscribeResponse, Status>> + Send>>;
+    type SubscribeLogStream =
+        Pin<Box<dyn Stream<Item = Result<v1::SubscribeLogResponse, Status>> + Send>>;
 
-    async fn subscribe(
+    async fn subscribe_log(
         &self,
-        request: Request<v1::SubscribeRequest>,
-    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        request: Request<v1::SubscribeLogRequest>,
+    ) -> Result<Response<Self::SubscribeLogStream>, Status> {
         let request = request.get_ref();
         let subscription = Subscription {
             log: Arc::clone(&self.log),
@@ -102,14 +109,14 @@ impl ChangeStream for ChangeStreamService {
         Ok(Response::new(Box::pin(answers.take_until(Box::pin(end)))))
     }
 
-    async fn bounds(
+    async fn get_log_bounds(
         &self,
-        request: Request<v1::BoundsRequest>,
-    ) -> Result<Response<v1::BoundsResponse>, Status> {
+        request: Request<v1::GetLogBoundsRequest>,
+    ) -> Result<Response<v1::GetLogBoundsResponse>, Status> {
         let request = request.get_ref();
         let at = partition(request.store_id, request.partition);
         let bounds = self.log.bounds(at).await.map_err(|error| status_of_error(&error))?;
-        Ok(Response::new(v1::BoundsResponse {
+        Ok(Response::new(v1::GetLogBoundsResponse {
             start_offset: bounds.start.0,
             end_offset: bounds.end.0,
             server_time_us: bounds.server_time.unwrap_or_else(|| self.clock.now()).as_micros(),

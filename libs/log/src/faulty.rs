@@ -12,7 +12,7 @@ use forebay_core::entropy::Entropy;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::{Error, Result};
 
-use crate::change_log::{Appended, Bounds, ChangeLog, ReadLimit, Records};
+use crate::change_log::{AppendReceipt, Bounds, ChangeLog, ReadLimit, Records};
 
 /// Rates of the faults, out of 10,000 calls; all zero by default.
 #[derive(Clone, Copy, Debug, Default)]
@@ -155,7 +155,7 @@ impl<L: ChangeLog> ChangeLog for FaultyLog<L> {
         self.inner.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let (rates, counts) = (*self.rates.read(), &self.counts);
         self.maybe_delay(&rates, rates.append_delayed, &counts.append_delayed).await?;
         if self.happens(rates.append_refused, &counts.append_refused)? {
@@ -168,12 +168,12 @@ impl<L: ChangeLog> ChangeLog for FaultyLog<L> {
             self.append_late(at, entry, self.delay(&rates)?);
             return Err(in_doubt());
         }
-        let appended = self.inner.append(at, entry).await?;
+        let receipt = self.inner.append(at, entry).await?;
         self.maybe_delay(&rates, rates.answer_delayed, &counts.answer_delayed).await?;
         if self.happens(rates.append_in_doubt_appended, &counts.append_in_doubt_appended)? {
             return Err(in_doubt());
         }
-        Ok(appended)
+        Ok(receipt)
     }
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {

@@ -10,20 +10,20 @@ mod change_log;
 pub mod change_stream_service;
 pub mod conformance;
 pub mod disk;
-pub mod embedded;
+pub mod embedded_log;
 pub mod faulty;
 pub mod kafka;
 mod membership;
 mod memory;
-mod record_range;
 pub mod remote;
 mod tail_cache;
 
-pub use change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
-pub use embedded::{EmbeddedLog, EmbeddedOptions};
+pub use change_log::{
+    AppendReceipt, Bounds, ChangeLog, LogRecord, ReadLimit, RecordRange, Records,
+};
+pub use embedded_log::{EmbeddedLog, EmbeddedOptions};
 pub use faulty::FaultyLog;
 pub use kafka::{KafkaGroup, KafkaLog, KafkaOptions, KafkaOwners};
-pub use membership::{Alone, Assigned, Membership};
+pub use membership::{Membership, PartitionAssignment, SingleMember};
 pub use memory::MemoryLog;
-pub use record_range::RecordRange;
 pub use remote::RemoteLog;

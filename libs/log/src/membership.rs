@@ -9,14 +9,14 @@ use tokio::sync::watch;
 
 /// Partitions that a process owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Assigned {
+pub enum PartitionAssignment {
     /// All partitions, because the process is the only member.
     All,
     /// These partitions.
     Only(BTreeSet<PartitionRef>),
 }
 
-impl Assigned {
+impl PartitionAssignment {
     /// Returns whether the process owns a partition.
     pub fn has(&self, at: PartitionRef) -> bool {
         match self {
@@ -37,13 +37,13 @@ impl Assigned {
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
     /// Returns the partitions that the process owns, now and after each change.
-    fn assigned(&self) -> watch::Receiver<Assigned>;
+    fn assignment(&self) -> watch::Receiver<PartitionAssignment>;
 
     /// Subscribes to these stores and to no others.
     ///
     /// # Errors
     /// `Unavailable`; the next call tries again.
-    fn take_part(&self, stores: &BTreeSet<StoreId>) -> Result<()>;
+    fn subscribe(&self, stores: &BTreeSet<StoreId>) -> Result<()>;
 
     /// Returns the name of the process that owns a partition; `None` if the partition has no owner
     /// now.
@@ -52,27 +52,27 @@ pub trait Membership: Send + Sync + 'static {
     /// `Unavailable` if the owner cannot be determined.
     async fn owner(&self, at: PartitionRef) -> Result<Option<String>>;
 
-    /// Reports that this process has ended its duties for all other partitions, so that another
-    /// process may take them over.
-    fn note_held(&self, held: &Assigned);
+    /// Acknowledges that this process has the duties of these partitions only, and has ended its
+    /// duties for all others, so that another process may take those over.
+    fn acknowledge_assignment(&self, assignment: &PartitionAssignment);
 }
 
 /// Membership of a process that is the only member.
-pub struct Alone(watch::Sender<Assigned>);
+pub struct SingleMember(watch::Sender<PartitionAssignment>);
 
-impl Default for Alone {
+impl Default for SingleMember {
     fn default() -> Self {
-        Self(watch::Sender::new(Assigned::All))
+        Self(watch::Sender::new(PartitionAssignment::All))
     }
 }
 
 #[async_trait]
-impl Membership for Alone {
-    fn assigned(&self) -> watch::Receiver<Assigned> {
+impl Membership for SingleMember {
+    fn assignment(&self) -> watch::Receiver<PartitionAssignment> {
         self.0.subscribe()
     }
 
-    fn take_part(&self, _stores: &BTreeSet<StoreId>) -> Result<()> {
+    fn subscribe(&self, _stores: &BTreeSet<StoreId>) -> Result<()> {
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Membership for Alone {
         Ok(None)
     }
 
-    fn note_held(&self, _held: &Assigned) {}
+    fn acknowledge_assignment(&self, _assignment: &PartitionAssignment) {}
 }
 
 #[cfg(test)]
@@ -88,13 +88,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_store_has_its_own_part() {
+    fn assignment_selects_the_partitions_of_each_store() {
         let (one, other) = (StoreId(1), StoreId(2));
         let at = |store, partition| PartitionRef { store, partition: PartitionId(partition) };
-        let some = Assigned::Only(BTreeSet::from([at(one, 2), at(one, 0), at(other, 1)]));
+        let some =
+            PartitionAssignment::Only(BTreeSet::from([at(one, 2), at(one, 0), at(other, 1)]));
         assert_eq!(some.of(one, PartitionCount(4)), BTreeSet::from([0, 2].map(PartitionId)));
         assert_eq!(some.of(one, PartitionCount(2)), BTreeSet::from([PartitionId(0)]));
         assert!(some.of(StoreId(3), PartitionCount(4)).is_empty());
-        assert_eq!(Assigned::All.of(one, PartitionCount(4)).len(), 4);
+        assert_eq!(PartitionAssignment::All.of(one, PartitionCount(4)).len(), 4);
     }
 }

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 
 use crate::append_notifier::AppendNotifier;
 use crate::change_log::{
-    Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records, check_entry, check_not_control,
-    check_same_count, no_such_log, trim_above_end,
+    AppendReceipt, Bounds, ChangeLog, LogRecord, ReadLimit, Records, check_entry,
+    check_not_control, check_same_count, no_such_log, trim_above_end,
 };
 
 /// A log in memory.
@@ -123,12 +123,12 @@ impl ChangeLog for MemoryLog {
             let mut state = partition.state.lock();
             state.is_deleted = true;
             state.records.clear();
-            partition.end.publish_deleted();
+            partition.end.note_deleted();
         }
         Ok(())
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         check_entry(at, &entry)?;
         let partition = self.partition(at)?;
         let mut state = partition.state.lock();
@@ -139,8 +139,8 @@ impl ChangeLog for MemoryLog {
         let append_time = self.clock.now().max(state.last_append_time);
         state.last_append_time = append_time;
         state.records.push_back(LogRecord { offset, append_time, entry });
-        partition.end.publish(offset.next());
-        Ok(Appended { offset, append_time })
+        partition.end.advance(offset.next());
+        Ok(AppendReceipt { offset, append_time })
     }
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {

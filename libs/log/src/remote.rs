@@ -32,7 +32,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records, check_entry};
+use crate::change_log::{
+    AppendReceipt, Bounds, ChangeLog, LogRecord, ReadLimit, Records, check_entry,
+};
 
 /// Most idle subscriptions per partition, one for each reader of it in this process.
 const IDLE_MAX: usize = 4;
@@ -79,7 +81,7 @@ pub(crate) fn now() -> Instant {
 
 /// An open subscription, with the records that it has received and no reader has taken.
 struct RemoteSubscription {
-    answers: Streaming<v1::SubscribeResponse>,
+    answers: Streaming<v1::SubscribeLogResponse>,
     received: VecDeque<LogRecord>,
     next: Offset,
     end: Offset,
@@ -102,14 +104,14 @@ impl RemoteLog {
     }
 
     async fn subscribe(&self, at: PartitionRef, from: Offset) -> Result<RemoteSubscription> {
-        let request = v1::SubscribeRequest {
+        let request = v1::SubscribeLogRequest {
             store_id: at.store.0,
             partition: at.partition.0,
             from_offset: from.0,
         };
         let mut stream = self.stream.clone();
         let open = async {
-            let answers = stream.subscribe(request).await;
+            let answers = stream.subscribe_log(request).await;
             let answers = answers.map_err(|status| located(&status, at))?.into_inner();
             let (received, heard) = (VecDeque::new(), now());
             let mut subscription = RemoteSubscription {
@@ -262,15 +264,16 @@ impl ChangeLog for RemoteLog {
         Err(ask_the_writer("delete logs"))
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         check_entry(at, &entry)?;
-        let request = v1::AppendRequest { store_id: at.store.0, partition: at.partition.0, entry };
+        let request =
+            v1::AppendEntryRequest { store_id: at.store.0, partition: at.partition.0, entry };
         let mut writer = self.writer.clone();
-        match timeout(call_timeout(), writer.append(request)).await {
+        match timeout(call_timeout(), writer.append_entry(request)).await {
             Ok(Ok(answer)) => {
                 let answer = answer.into_inner();
                 let append_time = Timestamp::from_micros(answer.append_time_us);
-                Ok(Appended { offset: Offset(answer.offset), append_time })
+                Ok(AppendReceipt { offset: Offset(answer.offset), append_time })
             }
             Ok(Err(status)) => Err(write_error_of_status(&status).with_partition(at.partition)),
             Err(_) => {
@@ -300,9 +303,9 @@ impl ChangeLog for RemoteLog {
     }
 
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
-        let request = v1::BoundsRequest { store_id: at.store.0, partition: at.partition.0 };
+        let request = v1::GetLogBoundsRequest { store_id: at.store.0, partition: at.partition.0 };
         let mut stream = self.stream.clone();
-        let answer = match timeout(call_timeout(), stream.bounds(request)).await {
+        let answer = match timeout(call_timeout(), stream.get_log_bounds(request)).await {
             Ok(answer) => answer.map_err(|status| located(&status, at))?.into_inner(),
             Err(_) => return Err(self.silent(at)),
         };

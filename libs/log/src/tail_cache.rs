@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn all_caches_together_stay_inside_the_budget() {
+    fn all_tail_caches_together_stay_within_the_budget() {
         let budget = Arc::new(CacheBudget::new(500, 800));
         let mut first = TailCache::new(budget.clone());
         let mut second = TailCache::new(budget.clone());

@@ -35,7 +35,7 @@ async fn wait_for_clients(wanted: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_are_few_and_let_go_of() {
+async fn kafka_clients_are_few_and_released_when_idle() {
     let brokers = tokio::task::spawn_blocking(|| Brokers::start(1)).await.unwrap().unwrap();
     let idle_timeout = Duration::from_millis(500);
     let options = KafkaOptions { idle_timeout, ..KafkaOptions::dev(brokers.bootstrap(), "idle") };

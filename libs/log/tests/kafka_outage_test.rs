@@ -42,8 +42,8 @@ fn short(options: KafkaOptions) -> KafkaOptions {
 }
 
 /// Appends one entry, and repeats the append until it is acknowledged.
-async fn settle(log: &KafkaLog, at: PartitionRef, entry: &Bytes) -> Offset {
-    let settled = timeout(HANG_GUARD, async {
+async fn append_until_acknowledged(log: &KafkaLog, at: PartitionRef, entry: &Bytes) -> Offset {
+    let acknowledged = timeout(HANG_GUARD, async {
         loop {
             match log.append(at, entry.clone()).await {
                 Ok(appended) => return appended.offset,
@@ -52,13 +52,13 @@ async fn settle(log: &KafkaLog, at: PartitionRef, entry: &Bytes) -> Offset {
             sleep(Duration::from_millis(50)).await;
         }
     });
-    settled.await.expect("the entry is never acknowledged")
+    acknowledged.await.expect("the entry is never acknowledged")
 }
 
 fn assert_may_be_retried(error: &forebay_core::Error) {
     let code = error.code();
     let is_typed = matches!(code, ErrorCode::UnknownOutcome | ErrorCode::Unavailable);
-    assert!(is_typed, "not an error that a retry settles: {error}");
+    assert!(is_typed, "not an error that a retry resolves: {error}");
 }
 
 /// Checks that a newly opened log has every acknowledged entry at its offset.
@@ -101,7 +101,7 @@ async fn append_until(
     let mut acknowledged = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let entry = Bytes::from(format!("{number}: {}", acknowledged.len()));
-        let offset = settle(&log, partition(number), &entry).await;
+        let offset = append_until_acknowledged(&log, partition(number), &entry).await;
         acknowledged.push((partition(number), offset, entry));
         count.fetch_add(1, Ordering::Relaxed);
     }
@@ -161,14 +161,14 @@ async fn log_survives_one_dead_broker_of_three_and_stops_at_two() {
         on_brokers(&brokers, move |brokers| brokers.restart(number)).await;
     }
     for (at, entry) in late {
-        let offset = settle(log, at, &entry).await;
+        let offset = append_until_acknowledged(log, at, &entry).await;
         acknowledged.push((at, offset, entry));
     }
     assert_all_there(&options, &acknowledged).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_stops_and_comes_back_costs_nothing_but_time() {
+async fn broker_outage_costs_only_time() {
     let brokers = start(1).await;
     let options = short(KafkaOptions::dev(brokers.bootstrap(), "outage"));
     let log = Arc::new(KafkaLog::open(options.clone()).await.unwrap());
@@ -177,7 +177,7 @@ async fn a_broker_that_stops_and_comes_back_costs_nothing_but_time() {
     let mut acknowledged = Vec::new();
     for number in 0..20 {
         let entry = Bytes::from(format!("before: {number}"));
-        acknowledged.push((at, settle(&log, at, &entry).await, entry));
+        acknowledged.push((at, append_until_acknowledged(&log, at, &entry).await, entry));
     }
     let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_millis(200) };
     assert_eq!(log.read(at, Offset(20), limit).await.unwrap().end, Offset(20));
@@ -200,7 +200,7 @@ async fn a_broker_that_stops_and_comes_back_costs_nothing_but_time() {
     assert_eq!(heard.await.unwrap().code(), ErrorCode::Unavailable);
 
     on_brokers(&brokers, |brokers| brokers.restart(1)).await;
-    let offset = settle(&log, at, &late).await;
+    let offset = append_until_acknowledged(&log, at, &late).await;
     acknowledged.push((at, offset, late));
     // The follower of the same log continues at its position.
     let patient = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_secs(1_000) };

@@ -34,48 +34,48 @@ struct Appender(Arc<dyn ChangeLog>);
 
 #[tonic::async_trait]
 impl Writer for Appender {
-    type WriteStreamStream = StreamOf<v1::WriteResponse>;
+    type StreamWritesStream = StreamOf<v1::WriteChangesResponse>;
 
-    async fn append(
+    async fn append_entry(
         &self,
-        request: Request<v1::AppendRequest>,
-    ) -> Result<Response<v1::AppendResponse>, Status> {
+        request: Request<v1::AppendEntryRequest>,
+    ) -> Result<Response<v1::AppendEntryResponse>, Status> {
         let request = request.into_inner();
         let (store, partition) = (StoreId(request.store_id), PartitionId(request.partition));
         let at = PartitionRef { store, partition };
         let appended = self.0.append(at, request.entry).await;
         let appended = appended.map_err(|error| status_of_error(&error))?;
-        Ok(Response::new(v1::AppendResponse {
+        Ok(Response::new(v1::AppendEntryResponse {
             offset: appended.offset.0,
             append_time_us: appended.append_time.as_micros(),
         }))
     }
 
-    async fn write(
+    async fn write_changes(
         &self,
-        _: Request<v1::WriteRequest>,
-    ) -> Result<Response<v1::WriteResponse>, Status> {
+        _: Request<v1::WriteChangesRequest>,
+    ) -> Result<Response<v1::WriteChangesResponse>, Status> {
         Err(Status::unimplemented("only append"))
     }
 
-    async fn write_stream(
+    async fn stream_writes(
         &self,
-        _: Request<tonic::Streaming<v1::WriteRequest>>,
-    ) -> Result<Response<Self::WriteStreamStream>, Status> {
+        _: Request<tonic::Streaming<v1::WriteChangesRequest>>,
+    ) -> Result<Response<Self::StreamWritesStream>, Status> {
         Err(Status::unimplemented("only append"))
     }
 
     async fn create_store(
         &self,
         _: Request<v1::CreateStoreRequest>,
-    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+    ) -> Result<Response<v1::CreateStoreResponse>, Status> {
         Err(Status::unimplemented("only append"))
     }
 
     async fn alter_store(
         &self,
         _: Request<v1::AlterStoreRequest>,
-    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+    ) -> Result<Response<v1::AlterStoreResponse>, Status> {
         Err(Status::unimplemented("only append"))
     }
 
@@ -89,7 +89,7 @@ impl Writer for Appender {
     async fn describe_store(
         &self,
         _: Request<v1::DescribeStoreRequest>,
-    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+    ) -> Result<Response<v1::DescribeStoreResponse>, Status> {
         Err(Status::unimplemented("only append"))
     }
 
@@ -213,7 +213,7 @@ fn limit(wait_max: Duration) -> ReadLimit {
 }
 
 #[tokio::test]
-async fn the_servers_clock_comes_with_the_bounds() {
+async fn bounds_include_the_servers_clock() {
     let fixture = remote().await;
     let bounds = fixture.log.bounds(PartitionRef::CONTROL).await.unwrap();
     assert_eq!(bounds.server_time, Some(fixture.clock.now()));
@@ -289,7 +289,7 @@ async fn reader_discards_received_records_of_a_replaced_log() {
 
 /// Proves that an outdated end, received before later appends, does not end a range early.
 #[tokio::test]
-async fn a_range_is_read_whole_though_its_first_records_were_received_earlier() {
+async fn range_is_read_whole_despite_an_outdated_end() {
     let fixture = remote().await;
     let at = PartitionRef::CONTROL;
     let append = async |number: u8| {
@@ -315,7 +315,7 @@ async fn a_range_is_read_whole_though_its_first_records_were_received_earlier() 
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_unavailable_and_an_append_in_doubt() {
+async fn stopped_server_is_unavailable_and_its_append_in_doubt() {
     let mut fixture = remote().await;
     let at = PartitionRef::CONTROL;
     fixture.log.append(at, Bytes::from_static(b"one")).await.unwrap();
@@ -336,29 +336,29 @@ async fn a_server_that_is_gone_is_unavailable_and_an_append_in_doubt() {
 }
 
 /// A change stream that answers every subscription with the same messages, and then nothing.
-struct ScriptedStream(Vec<v1::SubscribeResponse>);
+struct ScriptedStream(Vec<v1::SubscribeLogResponse>);
 
 #[tonic::async_trait]
 impl ChangeStream for ScriptedStream {
-    type SubscribeStream = StreamOf<v1::SubscribeResponse>;
+    type SubscribeLogStream = StreamOf<v1::SubscribeLogResponse>;
 
-    async fn subscribe(
+    async fn subscribe_log(
         &self,
-        _: Request<v1::SubscribeRequest>,
-    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        _: Request<v1::SubscribeLogRequest>,
+    ) -> Result<Response<Self::SubscribeLogStream>, Status> {
         let answers: Vec<_> = self.0.iter().cloned().map(Ok).collect();
         Ok(Response::new(Box::pin(stream::iter(answers).chain(stream::pending()))))
     }
 
-    async fn bounds(
+    async fn get_log_bounds(
         &self,
-        _: Request<v1::BoundsRequest>,
-    ) -> Result<Response<v1::BoundsResponse>, Status> {
-        Ok(Response::new(v1::BoundsResponse::default()))
+        _: Request<v1::GetLogBoundsRequest>,
+    ) -> Result<Response<v1::GetLogBoundsResponse>, Status> {
+        Ok(Response::new(v1::GetLogBoundsResponse::default()))
     }
 }
 
-async fn read_scripted(answers: Vec<v1::SubscribeResponse>, from: u64) -> ErrorCode {
+async fn read_scripted(answers: Vec<v1::SubscribeLogResponse>, from: u64) -> ErrorCode {
     let clock = Arc::new(ManualClock::default());
     let node = Node::start(ScriptedStream(answers), Arc::new(MemoryLog::new(clock))).await;
     let read = node.log().await;
@@ -369,17 +369,17 @@ async fn read_scripted(answers: Vec<v1::SubscribeResponse>, from: u64) -> ErrorC
 /// Proves that a server may send anything: an answer that is not a log's records ends in a typed
 /// error, never a panic.
 #[tokio::test]
-async fn a_server_that_sends_what_no_log_holds_is_refused() {
+async fn records_that_no_log_can_contain_are_corrupt() {
     let record = |offset| v1::LogRecord { offset, append_time_us: 1, entry: Bytes::new() };
     for offsets in [vec![4, 5], vec![5, 5], vec![6, 5], vec![5, u64::MAX], vec![u64::MAX]] {
         let records = offsets.iter().copied().map(record).collect();
-        let answer = v1::SubscribeResponse { records, end_offset: 9 };
+        let answer = v1::SubscribeLogResponse { records, end_offset: 9 };
         assert_eq!(read_scripted(vec![answer], 5).await, ErrorCode::Corrupt, "{offsets:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_goes_silent_is_unavailable() {
-    let nothing = v1::SubscribeResponse { records: Vec::new(), end_offset: 5 };
+async fn silent_server_is_unavailable() {
+    let nothing = v1::SubscribeLogResponse { records: Vec::new(), end_offset: 5 };
     assert_eq!(read_scripted(vec![nothing], 5).await, ErrorCode::Unavailable);
 }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comparison_with_a_literal_bounds_its_column() {
+    fn comparison_with_a_literal_bounds_its_column() {
         let column = |name| Field::new(name, DataType::Int64, true);
         let schema = Arc::new(Schema::new(vec![column("a"), column("b")]));
         let of = |filter: Expr| Bounds::of(&filter, &schema);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn chain_of_conditions_becomes_a_tree_of_few_levels_in_the_same_order() {
+    fn chain_of_conditions_becomes_a_shallow_tree_in_the_same_order() {
         let names: Vec<_> = (0..1_000).map(|number| format!("c{number}")).collect();
         let conditions = names.iter().map(|name| col(name.as_str()));
         let chain = conditions.reduce(|chain, last| level(chain, Operator::And, last)).unwrap();

@@ -171,13 +171,13 @@ impl StoredFile {
         let mask = ProjectionMask::roots(file.parquet_schema(), roots);
         let rows = file.with_projection(mask).with_row_groups(groups).with_batch_size(BATCH_ROWS);
         let schema = Arc::new(Schema::new(columns.to_vec()));
-        let rows = rows.build()?.map(move |rows| fitted(&rows?, &schema, &sources));
+        let rows = rows.build()?.map(move |rows| cast_columns(&rows?, &schema, &sources));
         Ok(rows.boxed())
     }
 }
 
 /// Converts rows to the table's schema: each column comes from its index among the read columns.
-fn fitted(
+fn cast_columns(
     rows: &RecordBatch,
     schema: &SchemaRef,
     sources: &[Option<usize>],

@@ -199,7 +199,7 @@ async fn statements_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_is_told_what_is_wanted() {
+async fn table_receives_requested_columns_and_bounds() {
     let setup = setup();
     let sql = "SELECT text FROM numbers WHERE n >= 5 AND 8 > n AND text <> 'x'";
     let batches = setup.batches(sql).await.unwrap();
@@ -339,7 +339,7 @@ fn doubled(levels: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_that_grows_beyond_its_limit_is_refused() {
+async fn plan_beyond_its_size_limit_is_refused() {
     let setup = setup();
     for levels in [16, 100] {
         let error = setup.refused(&doubled(levels)).await;
@@ -385,7 +385,7 @@ async fn statement_returns_table_errors_and_contains_panics() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_waits_for_its_turn_and_ends_with_whoever_asked() {
+async fn statement_waits_for_its_turn_and_ends_with_its_caller() {
     let setup = Setup::new(|options| options.at_once = 1);
     let first = setup.engine.run("SELECT n FROM stuck").await.unwrap();
     let engine = setup.engine.clone();
@@ -399,7 +399,7 @@ async fn a_statement_waits_for_its_turn_and_ends_with_whoever_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_does_not_come_is_told() {
+async fn statement_without_a_turn_in_time_is_unavailable() {
     let setup = Setup::new(|options| {
         options.at_once = 1;
         options.turn_wait = Duration::from_millis(50);

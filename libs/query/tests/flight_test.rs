@@ -115,7 +115,7 @@ async fn batches(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_driver_runs_statements_and_prepares_them() {
+async fn driver_runs_and_prepares_statements() {
     let folder = tempfile::tempdir().unwrap();
     let channel = served(&folder).await;
     let mut client = FlightSqlServiceClient::new(channel);
@@ -135,7 +135,7 @@ async fn a_driver_runs_statements_and_prepares_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_driver_is_told_what_there_is() {
+async fn driver_lists_catalogs_tables_and_server_info() {
     let folder = tempfile::tempdir().unwrap();
     let mut client = FlightSqlServiceClient::new(served(&folder).await);
     let texts = |batches: &[RecordBatch], place: usize| -> Vec<_> {
@@ -168,7 +168,7 @@ async fn a_driver_is_told_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn our_own_client_has_typed_errors() {
+async fn rust_client_receives_typed_errors() {
     let folder = tempfile::tempdir().unwrap();
     let channel = served(&folder).await;
     let rows = query(channel.clone(), "SELECT n FROM numbers").await.unwrap();

@@ -91,7 +91,7 @@ async fn read(file: StoredFile, table: &Schema, wanted: &TableScan) -> Result<Ve
 }
 
 #[tokio::test]
-async fn columns_are_found_by_their_ids_and_widened() {
+async fn columns_are_found_by_field_id_and_widened() {
     let memory = Arc::<Memory>::default();
     use ScalarType::{Int64, String};
     let table = Schema::new(vec![

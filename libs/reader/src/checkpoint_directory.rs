@@ -41,8 +41,8 @@ impl CheckpointDirectory {
         disk: Option<&Arc<dyn Disk>>,
     ) -> Result<Option<Arc<Self>>> {
         let Some(options) = options.checkpoint.clone() else { return Ok(None) };
-        if options.every.is_zero() {
-            let message = "the interval of checkpoints is 0 s; raise `every`";
+        if options.interval.is_zero() {
+            let message = "the interval of checkpoints is 0 s; raise `interval`";
             return Err(Error::invalid_argument(message));
         }
         let disk = disk.cloned().ok_or_else(|| {
@@ -54,8 +54,8 @@ impl CheckpointDirectory {
     }
 
     fn of(options: CheckpointOptions, disk: Arc<dyn Disk>) -> Self {
-        let CheckpointOptions { dir, is_shared, memory_dir, every, bytes_max } = options;
-        let folder = Arc::new(CheckpointFolder { dir, disk, every, bytes_max });
+        let CheckpointOptions { dir, is_shared, memory_dir, interval, bytes_max } = options;
+        let folder = Arc::new(CheckpointFolder { dir, disk, interval, bytes_max });
         Self { folder, is_shared, memory_dir, is_swept: AtomicBool::new(false) }
     }
 
@@ -71,7 +71,7 @@ impl CheckpointDirectory {
         disk: Option<&Arc<dyn Disk>>,
     ) -> Option<(Arc<Self>, NamedStore)> {
         let asked = options.checkpoint.as_ref();
-        let is_one = |it: &&CheckpointOptions| it.is_shared && !it.every.is_zero();
+        let is_one = |it: &&CheckpointOptions| it.is_shared && !it.interval.is_zero();
         let asked = asked.filter(is_one)?;
         let disk = disk.filter(|disk| disk.is_of_host())?;
         let named = NamedStore::read(&**disk, &asked.dir, &options.store)?;

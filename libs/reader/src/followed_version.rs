@@ -7,9 +7,10 @@ use std::time::Duration;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionId, PartitionRef, SchemaVersion, StoreId};
+use forebay_core::replica_state::Phase;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{Index, ReadAdmission, ReadAt, View};
-use forebay_replica::{Phase, Read, ReadWait, ReplicaContext, check_bound, not_serving};
+use forebay_replica::{ReadOptions, ReadWait, ReplicaContext, check_bound, not_serving};
 use forebay_wire::token::Token;
 
 /// A followed store version.
@@ -47,18 +48,18 @@ impl FollowedVersion {
             newest = newest.max(self.context.partition(*partition)?.board.schema_version());
         }
         let schema = self.context.storage.schemas().get(newest);
-        Ok(schema.map(|schema| schema.definition.versions.live().kept_as))
+        Ok(schema.map(|schema| schema.definition.versions.live().storage_id))
     }
 
     /// Returns whether writes go to other logs, so that a wait in these partitions of the old logs
     /// says too little, or was refused for this reason.
     pub(crate) async fn is_left(
         &self,
-        read: &Read,
+        read: &ReadOptions,
         partitions: &[PartitionId],
         waited: &Result<()>,
     ) -> bool {
-        let is_elsewhere = |schema: &SchemaAt| schema.definition.written() != self.context.logs;
+        let is_elsewhere = |schema: &SchemaAt| schema.definition.write_logs() != self.context.logs;
         match (read.wait(), waited) {
             (ReadWait::Nothing, _) => false,
             (ReadWait::Latest, Ok(())) => {
@@ -124,11 +125,11 @@ impl FollowedVersion {
         max_staleness: Option<Duration>,
         with: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.admitted(max_staleness, |at| with(&self.index.view(at)))
+        self.with_admission(max_staleness, |at| with(&self.index.view(at)))
     }
 
     /// Runs reads at the present time, under an age bound if there is one.
-    pub(crate) fn admitted<T>(
+    pub(crate) fn with_admission<T>(
         &self,
         max_staleness: Option<Duration>,
         reads: impl FnOnce(ReadAt<'_>) -> Result<T>,

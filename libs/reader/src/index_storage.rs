@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use forebay_core::Result;
-use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
-use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage};
+use forebay_core::replica_state::{LogCursor, PartitionUsage, Phase};
 use forebay_core::schema_set::SchemaSet;
 use forebay_index::{Image, ImageSink, Index, PartitionWriter};
 use forebay_replica::{MaintenanceWork, OpenedReplica, ReplicaWriter, Storage, VisitRow};
@@ -34,7 +34,7 @@ impl Storage for IndexStorage {
     }
 }
 
-impl Documents for IndexWriter {
+impl RowLookup for IndexWriter {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         self.0.row(key)
     }
@@ -79,12 +79,12 @@ impl ReplicaWriter for IndexWriter {
         Ok(())
     }
 
-    fn set_phase(&mut self, phase: PartitionPhase) {
+    fn set_phase(&mut self, phase: Phase) {
         self.0.set_phase(phase);
     }
 
-    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
-        self.0.apply(applied, state)
+    fn apply(&mut self, effects: &mut FoldEffects, state: &PartitionState) -> Result<()> {
+        self.0.apply(effects, state)
     }
 
     fn note_cursor(&mut self, cursor: LogCursor) {

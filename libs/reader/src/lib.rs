@@ -29,10 +29,9 @@ mod local_open;
 mod local_reads;
 mod memory;
 mod memory_budget;
-mod metrics;
 mod options;
-mod read;
 mod reader;
+mod reads;
 mod standby;
 mod store_lookup;
 mod store_note;
@@ -40,17 +39,17 @@ mod verify;
 mod version_opener;
 mod versions;
 
+pub use forebay_core::replica_state::Phase;
 pub use forebay_index::DocumentKey;
 pub use forebay_replica::{
-    Barriers, CatchUp, CheckpointCounts, Counts, Fetching, LogBarriers, OnSchemaChange,
-    PartitionFilter, PartitionStatus, Phase, Read, ReaderStatus, Rebuilding,
+    Barriers, CatchUp, CheckpointCounts, Counts, LogBarriers, OnSchemaChange, PartitionFilter,
+    PartitionStatus, ReadOptions, ReaderStatus, RebuildProgress, SnapshotDownload,
 };
 pub use local_reads::ReaderView;
-pub use memory::{Forced, MemoryReader};
-pub use metrics::ReaderMetrics;
+pub use memory::{MemoryReader, SimulatedState};
 pub use options::{CheckpointOptions, ReaderOptions, ReaderParts};
-pub use reader::Reader;
+pub use reader::{Reader, ReaderMetrics};
 pub use verify::{
-    Difference, DigestScan, OfflineCopy, ReaderCopy, ShardCopy, StartScan, Verified, VerifiedCopy,
-    VerifyLog, verify,
+    Difference, DigestScan, OfflineCopy, ReaderCopy, ShardCopy, StartScan, Verification,
+    VerifiedCopy, VerifyLog, verify,
 };

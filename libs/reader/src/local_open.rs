@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{PartitionId, PartitionRef, SchemaVersion};
-use forebay_core::limits::READER_COPY_LOOK_SOON_MS;
+use forebay_core::limits::READER_COPY_POLL_INTERVAL_ACTIVE_MS;
 use forebay_core::{Error, Result};
 use forebay_index::{InitialSource, SharedCopyDirectory};
 use forebay_log::disk::Disk;
@@ -140,7 +140,7 @@ pub(crate) async fn choose_sources(
         if partitions.is_empty() {
             return Ok(opened);
         }
-        tokio::time::sleep(Duration::from_millis(READER_COPY_LOOK_SOON_MS)).await;
+        tokio::time::sleep(Duration::from_millis(READER_COPY_POLL_INTERVAL_ACTIVE_MS)).await;
     }
 }
 

@@ -77,7 +77,10 @@ macro_rules! single_reads {
             ///
             /// # Errors
             /// Returns the errors of [`Reader::read_local`].
-            pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<Document>> {
+            pub fn get_document<'k>(
+                &self,
+                key: impl Into<DocumentKey<'k>>,
+            ) -> Result<Option<Document>> {
                 self.with_view(|view| view.get_document(key))
             }
 

@@ -16,21 +16,19 @@ use forebay_core::catalog::{Catalog, SchemaAt};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody};
 use forebay_core::clock::{Clock, ManualClock, Timestamp};
 use forebay_core::entropy::Entropy;
-use forebay_core::fold::{Blocked, PartitionState, Record};
+use forebay_core::fold::{FoldError, PartitionState, Record};
 use forebay_core::id::{
-    ClientId, Epoch, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, Sequence,
+    ClientId, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, Sequence,
 };
 use forebay_core::layout::Layout;
 use forebay_core::outcome::Outcome;
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::schema::{Alteration, Definition};
 use forebay_core::{Error, Result};
 use forebay_entries::CatalogFollower;
 use forebay_index::{Index, PartitionWriter};
-use forebay_log::{Appended, MemoryLog};
-use forebay_replica::{
-    Barriers, CatchUp, Counts, Phase, Readiness, ReplicaContext, ServedState, closed,
-};
+use forebay_log::{AppendReceipt, MemoryLog};
+use forebay_replica::{Barriers, CatchUp, Counts, Readiness, ReplicaContext, ServedState, closed};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::outcome::ChangeResult;
 use parking_lot::Mutex;
@@ -43,11 +41,11 @@ use crate::version_opener::open_index;
 
 /// A state that the owner simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forced {
+pub enum SimulatedState {
     /// No simulated state: the reader is ready, and as fresh as its clock.
-    Nothing,
+    None,
     /// The reader has not caught up: reads return `Unavailable`, even after `await_ready`, until
-    /// another state is forced. Changes that are applied in this state are visible after it.
+    /// another state is simulated. Changes that are applied in this state are visible after it.
     NotReady,
     /// The served data is this old and ages with the clock: reads with a lower age bound return
     /// `Stale`, and the reader is ready only if the age is within its readiness bound.
@@ -58,7 +56,7 @@ pub enum Forced {
 
 /// The state that the partitions publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Showing {
+enum PublishedState {
     Serving,
     Bootstrapping,
     /// Serving the data appended up to this time.
@@ -77,13 +75,13 @@ struct Replicas {
     client: ClientId,
     /// Weak reference to the reader's context; set once, right after the reader is created.
     context: OnceLock<Weak<ReplicaContext>>,
-    held: Mutex<Held>,
+    held: Mutex<ReplicaTable>,
 }
 
-struct Held {
+struct ReplicaTable {
     /// The replicas, by partition id.
     replicas: Vec<Replica>,
-    showing: Showing,
+    published: PublishedState,
 }
 
 /// The replica of one partition: the fold's state and the index's writer, which advance together.
@@ -108,7 +106,7 @@ impl MemoryReader {
         definition.check_is_of_documents()?;
         let clock = Arc::new(ManualClock::at(now));
         let client = entropy.client_id()?;
-        let held = Held { replicas: Vec::new(), showing: Showing::Serving };
+        let held = ReplicaTable { replicas: Vec::new(), published: PublishedState::Serving };
         let replicas = Replicas {
             clock: Arc::clone(&clock),
             client,
@@ -159,7 +157,7 @@ impl MemoryReader {
     ) -> Result<(LogId, Position, Vec<ChangeResult>)> {
         let context = &*self.open_context()?;
         let mut held = self.replicas.held.lock();
-        let showing = held.showing;
+        let published = held.published;
         let replica = held.replica(partition)?;
         let first = replica.sequence.0;
         for (change, sequence) in changes.iter_mut().zip(first..) {
@@ -171,11 +169,11 @@ impl MemoryReader {
         let body = EntryBody::Changes(vec![batch]);
         let outcomes = replica.append(context, now, version, body)?;
         replica.sequence = Sequence(first + conditional.len() as u64);
-        replica.show(context, showing);
+        replica.publish(context, published);
         let (log_id, position) = (replica.log_id, replica.state.position);
-        let judged = |sequence| outcomes.iter().find(|it| it.sequence == Sequence(sequence));
-        let result = |(place, _): (u64, &bool)| match judged(first + place) {
-            Some(outcome) => ChangeResult::judged(outcome.position, outcome.verdict),
+        let outcome_of = |sequence| outcomes.iter().find(|it| it.sequence == Sequence(sequence));
+        let result = |(place, _): (u64, &bool)| match outcome_of(first + place) {
+            Some(outcome) => ChangeResult::conditional(outcome.position, outcome.condition),
             None => ChangeResult::appended(position),
         };
         let results = (0..).zip(&conditional).map(result).collect();
@@ -211,7 +209,7 @@ impl MemoryReader {
     }
 
     /// Moves the clock, and every partition's time, to `now`: documents and fields that expire by
-    /// then are absent. While an age is forced, the partitions' time stays, so they age.
+    /// then are absent. While an age is simulated, the partitions' time stays, so they age.
     ///
     /// # Errors
     /// Returns `Closed`, and `InvalidArgument` for a time before the current one.
@@ -223,7 +221,7 @@ impl MemoryReader {
                 an earlier time";
             return Err(Error::invalid_argument(message).with_store(&context.name));
         }
-        if !matches!(held.showing, Showing::Since(_)) {
+        if !matches!(held.published, PublishedState::Since(_)) {
             held.beat(context, now)?;
         }
         // The clock is set after the heartbeats, so that no read sees an age in between.
@@ -238,27 +236,27 @@ impl MemoryReader {
     ///
     /// # Errors
     /// Returns `Closed` after the close.
-    pub fn force(&self, state: Forced) -> Result<()> {
+    pub fn simulate(&self, state: SimulatedState) -> Result<()> {
         let context = &*self.open_context()?;
         let mut held = self.replicas.held.lock();
         let now = self.replicas.clock.now();
-        held.showing = match state {
-            Forced::Nothing => Showing::Serving,
-            Forced::NotReady => Showing::Bootstrapping,
-            Forced::Stale(age) => {
+        held.published = match state {
+            SimulatedState::None => PublishedState::Serving,
+            SimulatedState::NotReady => PublishedState::Bootstrapping,
+            SimulatedState::Stale(age) => {
                 let age_us = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
-                Showing::Since(now.plus_micros(age_us.saturating_neg()))
+                PublishedState::Since(now.plus_micros(age_us.saturating_neg()))
             }
-            Forced::Closed => {
-                self.reader.close();
+            SimulatedState::Closed => {
+                self.reader.begin_close();
                 return Ok(());
             }
         };
-        if state == Forced::Nothing {
+        if state == SimulatedState::None {
             held.beat(context, now)?;
         }
-        let showing = held.showing;
-        held.replicas.iter_mut().for_each(|replica| replica.show(context, showing));
+        let published = held.published;
+        held.replicas.iter_mut().for_each(|replica| replica.publish(context, published));
         *context.readiness.lock() = Readiness::new(context.options.ready_max_staleness);
         drop(held);
         context.note_progress(context.schema_version());
@@ -287,15 +285,15 @@ impl Replicas {
 
     fn append_to_all(
         &self,
-        held: &mut Held,
+        held: &mut ReplicaTable,
         context: &ReplicaContext,
         version: SchemaVersion,
         body: &EntryBody,
     ) -> Result<()> {
-        let (now, showing) = (self.clock.now(), held.showing);
+        let (now, published) = (self.clock.now(), held.published);
         held.replicas.iter_mut().try_for_each(|replica| {
             replica.append(context, now, version, body.clone())?;
-            replica.show(context, showing);
+            replica.publish(context, published);
             Ok(())
         })
     }
@@ -303,21 +301,21 @@ impl Replicas {
 
 #[async_trait]
 impl Barriers for Replicas {
-    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let context = self.context.get().and_then(Weak::upgrade);
         let context = context.ok_or_else(closed)?;
         let mut held = self.held.lock();
-        let (now, showing) = (self.clock.now(), held.showing);
+        let (now, published) = (self.clock.now(), held.published);
         let replica = held.replica(at.partition)?;
         let offset = replica.state.offset_applied;
         let version = replica.state.schema_version;
         replica.append(&context, now, version, decode_entry(&entry)?.body)?;
-        replica.show(&context, showing);
-        Ok(Appended { offset, append_time: now })
+        replica.publish(&context, published);
+        Ok(AppendReceipt { offset, append_time: now })
     }
 }
 
-impl Held {
+impl ReplicaTable {
     fn replica(&mut self, partition: PartitionId) -> Result<&mut Replica> {
         let found = self.replicas.get_mut(partition.0 as usize);
         found.ok_or_else(|| {
@@ -328,11 +326,11 @@ impl Held {
 
     /// Applies a heartbeat of this time to every partition.
     fn beat(&mut self, context: &ReplicaContext, now: Timestamp) -> Result<()> {
-        let showing = self.showing;
+        let published = self.published;
         self.replicas.iter_mut().try_for_each(|replica| {
             let version = replica.state.schema_version;
             replica.append(context, now, version, EntryBody::Heartbeat)?;
-            replica.show(context, showing);
+            replica.publish(context, published);
             Ok(())
         })
     }
@@ -364,45 +362,44 @@ impl Replica {
             let message = "a change was cut short by an error; open another reader";
             return Err(at_partition(Error::internal(message)));
         }
-        let (log_id, epoch, source) = (self.log_id, Epoch(0), None);
-        let entry = encode_entry(&Entry { log_id, epoch, schema_version, source, body });
+        let entry = encode_entry(&Entry::original(self.log_id, schema_version, body));
         let entry = entry.map_err(at_partition)?;
         let offset = self.state.offset_applied;
         let record = Record { offset, append_time: now, entry: decode_entry(&entry) };
-        let applied = self.state.apply(record, &self.writer, context.storage.schemas());
-        let applied = applied.map_err(|blocked| at_partition(broken(blocked)))?;
-        if let Err(error) = self.writer.apply(&applied, &self.state) {
+        let effects = self.state.apply(record, &self.writer, context.storage.schemas());
+        let effects = effects.map_err(|error| at_partition(broken(error)))?;
+        if let Err(error) = self.writer.apply(&effects, &self.state) {
             self.is_broken = true;
             return Err(error.with_store(&context.name));
         }
-        self.counts.read_bytes += entry.len() as u64;
-        match applied.skipped {
-            None => self.counts.applied += 1,
+        self.counts.log_bytes_read += entry.len() as u64;
+        match effects.skipped {
+            None => self.counts.records_applied += 1,
             Some(reason) => {
-                self.counts.skipped += 1;
+                self.counts.records_skipped += 1;
                 return Err(reason.with_store(&context.name));
             }
         }
-        Ok(applied.outcomes)
+        Ok(effects.outcomes)
     }
 
-    /// Publishes the replica's progress, in the forced state.
-    fn show(&mut self, context: &ReplicaContext, showing: Showing) {
-        let (phase, admits) = match showing {
-            _ if self.is_broken => (Phase::Poisoned, PartitionPhase::Poisoned),
-            Showing::Bootstrapping => (Phase::Bootstrapping, PartitionPhase::Bootstrapping),
-            Showing::Serving | Showing::Since(_) => (Phase::Serving, PartitionPhase::Serving),
+    /// Publishes the replica's progress, in the simulated state.
+    fn publish(&mut self, context: &ReplicaContext, published: PublishedState) {
+        let phase = match published {
+            _ if self.is_broken => Phase::Poisoned,
+            PublishedState::Bootstrapping => Phase::Bootstrapping,
+            PublishedState::Serving | PublishedState::Since(_) => Phase::Serving,
         };
-        let append_time = match showing {
-            Showing::Since(then) => then,
+        let append_time = match published {
+            PublishedState::Since(then) => then,
             _ => self.state.partition_time,
         };
         let Ok(partition) = context.partition(self.state.partition.partition) else { return };
         let offset_applied = self.state.offset_applied;
-        let missing = u64::from(showing == Showing::Bootstrapping);
+        let missing = u64::from(published == PublishedState::Bootstrapping);
         let end = Offset(offset_applied.0 + missing);
         partition.board.publish(|progress| {
-            self.writer.set_phase(admits);
+            self.writer.set_phase(phase);
             progress.phase = phase;
             progress.generation = 1;
             progress.served = ServedState {
@@ -413,7 +410,7 @@ impl Replica {
                 schema_version: self.state.schema_version,
             };
             progress.catch_up = CatchUp { start: Offset(0), offset_applied, target: end };
-            progress.end = end;
+            progress.end_offset = end;
             // There is no other log: every requested check has found this one.
             progress.checked = u64::MAX;
             progress.checked_log_id = Some(self.log_id);
@@ -422,8 +419,8 @@ impl Replica {
     }
 }
 
-fn broken(blocked: Blocked) -> Error {
-    blocked.into_error(|version| {
+fn broken(error: FoldError) -> Error {
+    error.into_error(|version| {
         let message = "in the reader in memory; report this as a bug";
         Error::internal(format!("no definition of schema version {version} {message}"))
     })

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use forebay_core::limits::{MEMORY_REST_BYTES, MEMORY_REST_PARTITION_BYTES};
+use forebay_core::limits::{PROCESS_RESERVED_BYTES, PROCESS_RESERVED_PARTITION_BYTES};
 
 /// Initial buffer size; larger than most of the files that this module reads.
 const TEXT_BYTES: usize = 4_096;
@@ -56,8 +56,9 @@ impl MemoryBudget {
         if self.source == Source::Options {
             return self.limit;
         }
-        let rest = MEMORY_REST_BYTES + MEMORY_REST_PARTITION_BYTES * partitions as u64;
-        (self.limit / 2).min(self.limit.saturating_sub(rest)).max(self.limit / 4)
+        let reserved =
+            PROCESS_RESERVED_BYTES + PROCESS_RESERVED_PARTITION_BYTES * partitions as u64;
+        (self.limit / 2).min(self.limit.saturating_sub(reserved)).max(self.limit / 4)
     }
 
     fn smaller_of(host: Option<u64>, group: Option<u64>) -> Option<Self> {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_limit_of_the_groups_counts() {
+    fn lowest_group_limit_counts() {
         let of_process = ("/proc/self/cgroup", "0::/a/b\n");
         assert_eq!(limit(&[]), None);
         assert_eq!(limit(&[of_process]), None);
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_it_is_the_smaller() {
+    fn default_memory_limit_is_the_smaller_of_host_and_group() {
         let of = MemoryBudget::smaller_of;
         let budget = |limit, source| Some(MemoryBudget { limit, source });
         assert_eq!(of(None, None), None);
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_half_and_leaves_enough() {
+    fn default_budget_is_half_the_limit_and_leaves_a_reserve() {
         let mib = |limit: u64, source| MemoryBudget { limit: limit << 20, source };
         let takes = |limit, partitions| mib(limit, Source::Group).bytes(partitions) >> 20;
         assert_eq!([takes(4_096, 1), takes(4_096, 64), takes(128, 1)], [2_048, 2_048, 64]);

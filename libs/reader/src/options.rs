@@ -8,7 +8,7 @@ use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::StoreId;
 use forebay_core::limits::{
-    CHECKPOINT_BYTES_MAX, CHECKPOINT_EVERY_MS, READER_OPEN_TIMEOUT_MS, READER_READY_AGE_MS,
+    CHECKPOINT_BYTES_MAX, CHECKPOINT_INTERVAL_MS, READER_OPEN_TIMEOUT_MS, READER_READY_AGE_MS,
 };
 use forebay_entries::CatalogFollower;
 use forebay_index::SharedCopyDirectory;
@@ -37,7 +37,7 @@ pub struct CheckpointOptions {
     /// Time between two checkpoints of a partition. The time is longer if a write takes long, or
     /// while a partition of the reader starts from an image: no checkpoint is written during that
     /// time.
-    pub every: Duration,
+    pub interval: Duration,
     /// Largest partition, in bytes of its keys and rows, that gets checkpoints: the tail applies
     /// nothing while it writes one.
     pub bytes_max: u64,
@@ -47,9 +47,9 @@ impl CheckpointOptions {
     /// Returns options for shared checkpoints in this directory, every 10 s, for partitions of up
     /// to 4 GiB, with the documents in the host's shared memory (`/dev/shm`) if there is one.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        let every = Duration::from_millis(CHECKPOINT_EVERY_MS);
+        let interval = Duration::from_millis(CHECKPOINT_INTERVAL_MS);
         let SharedCopyDirectory { dir, memory_dir } = SharedCopyDirectory::new(dir);
-        Self { dir, is_shared: true, memory_dir, every, bytes_max: CHECKPOINT_BYTES_MAX }
+        Self { dir, is_shared: true, memory_dir, interval, bytes_max: CHECKPOINT_BYTES_MAX }
     }
 
     /// Sets the directory of the checkpoints.
@@ -75,8 +75,8 @@ impl CheckpointOptions {
 
     /// Sets the time between two checkpoints of a partition.
     #[must_use]
-    pub fn every(mut self, every: Duration) -> Self {
-        self.every = every;
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
         self
     }
 
@@ -230,6 +230,14 @@ pub struct ReaderParts {
     /// removed by retention, replicas start from the replicator's shards; `None` starts from the
     /// log.
     pub replicator: Option<Channel>,
+}
+
+/// The parts of a reader without a disk, from those of any replica.
+impl From<ReplicaParts> for ReaderParts {
+    fn from(parts: ReplicaParts) -> Self {
+        let ReplicaParts { log, catalog, clock, entropy, barriers, replicator } = parts;
+        Self { log, catalog, clock, entropy, barriers, disk: None, replicator }
+    }
 }
 
 impl ReaderParts {

@@ -8,14 +8,13 @@ use arc_swap::Guard;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{LogId, PartitionId, Position, SchemaVersion};
 use forebay_core::{Error, Result};
-use forebay_index::CacheLineProbe;
+use forebay_index::{CacheLineProbe, Index, MemoryUse, ReadCounts};
 use forebay_log::disk::Disk;
-use forebay_replica::{OnSchemaChange, Read, ReaderStatus, ReplicaContext};
+use forebay_replica::{Counts, OnSchemaChange, ReadOptions, ReaderStatus, ReplicaContext};
 use forebay_wire::token::Token;
 
 use crate::checkpoint_directory::CheckpointDirectory;
 use crate::followed_version::FollowedVersion;
-use crate::metrics::ReaderMetrics;
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::store_lookup::{StoreFacts, find_store};
 use crate::version_opener::VersionOpener;
@@ -32,6 +31,33 @@ pub struct Reader {
     handle: Arc<Handle>,
 }
 
+/// Counts and sizes of a reader since it was opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReaderMetrics {
+    /// Documents found and not found.
+    pub reads: ReadCounts,
+    /// Counters of all partitions together.
+    pub counts: Counts,
+    /// Estimated memory of all documents, in bytes.
+    pub memory_bytes: u64,
+    /// Memory that the partitions owned by this reader use, and its bound: the memory budget.
+    pub memory: MemoryUse,
+    /// Status of the reader and of each of its partitions.
+    pub status: ReaderStatus,
+}
+
+impl ReaderMetrics {
+    fn of(context: &ReplicaContext, index: &Index) -> Self {
+        let index = index.metrics();
+        let status = context.status();
+        let mut counts = Counts::default();
+        status.partitions.iter().for_each(|partition| counts.add(&partition.counts));
+        let (reads, memory_bytes) = (index.reads, index.memory_bytes());
+        let memory = index.memory;
+        Self { reads, counts, memory_bytes, memory, status }
+    }
+}
+
 /// The handle that all clones share; its drop closes the reader.
 struct Handle {
     /// Name of the store.
@@ -41,7 +67,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.versions.close();
+        self.versions.begin_close();
     }
 }
 
@@ -185,14 +211,14 @@ impl Reader {
     pub async fn await_token(&self, token: &Token, timeout: Duration) -> Result<()> {
         let followed = self.context();
         let followed: Vec<_> = followed.followed().map(|it| it.at.partition).collect();
-        self.wait(&Read::after_token(token.clone(), timeout), &followed).await
+        self.wait(&ReadOptions::after(token.clone(), timeout), &followed).await
     }
 
     /// Returns whether the store was repartitioned a moment ago: a caller that resolved a key's
     /// partition before may still read it there.
-    pub(crate) fn has_just_moved(&self) -> bool {
+    pub(crate) fn is_just_repartitioned(&self) -> bool {
         let now = self.context().parts.clock.now();
-        self.handle.versions.has_just_moved(now)
+        self.handle.versions.is_just_repartitioned(now)
     }
 
     /// Waits until the partition has applied this position, regardless of its log.
@@ -216,11 +242,11 @@ impl Reader {
         Ok(self.context().partition(partition)?.board.current().served.log_id)
     }
 
-    /// Closes the reader: reads in flight complete, later reads and all waits return `Closed`, and
-    /// the tasks stop. Returns at once; a reader with checkpoints writes a last one of each
-    /// partition in the background, see [`Reader::shut_down`]. A second call changes nothing.
-    pub fn close(&self) {
-        self.handle.versions.close();
+    /// Closes the reader without a wait: reads in flight complete, later reads and all waits return
+    /// `Closed`, and the tasks stop. A reader with checkpoints writes a last one of each partition
+    /// in the background, see [`Reader::close`]. A second call changes nothing.
+    pub fn begin_close(&self) {
+        self.handle.versions.begin_close();
     }
 
     /// Closes the reader, and waits until its tasks have ended: the last checkpoints, if enabled,
@@ -232,7 +258,7 @@ impl Reader {
     /// # Errors
     /// Returns `DeadlineExceeded` if the tasks have not ended within `timeout`; the reader is
     /// closed nevertheless.
-    pub async fn shut_down(&self, timeout: Duration) -> Result<()> {
-        self.handle.versions.shut_down(timeout).await
+    pub async fn close(&self, timeout: Duration) -> Result<()> {
+        self.handle.versions.close(timeout).await
     }
 }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::limits::{
-    READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_TAKE_OVER_FIRST_MS, READER_TAKE_OVER_MS,
+    READER_COPY_POLL_INTERVAL_ACTIVE_MS, READER_COPY_POLL_INTERVAL_MS, READER_TAKE_OVER_FIRST_MS,
+    READER_TAKE_OVER_MS,
 };
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::{Error, Result};
 use forebay_index::{Index, PartitionStatus};
 use forebay_replica::{
-    CatchUp, Checkpoints, Partition, PartitionReplica, Phase, ReplicaContext, ReplicaProgress,
+    CatchUp, Checkpoints, Partition, PartitionReplica, ReplicaContext, ReplicaProgress,
     ServedState, Tail, TaskGuard, connect, replica_backoff,
 };
 use forebay_tasks::block_in_place;
@@ -48,7 +49,7 @@ impl Standby {
     /// once if `kept` holds it already. The take-over runs in this task, after the reader has
     /// opened, because it takes longer the larger the copy is.
     pub(crate) async fn run(self, kept: Option<Checkpoints>) {
-        if let Err(error) = self.show() {
+        if let Err(error) = self.publish() {
             self.note_error(error);
         }
         let close_signal = Arc::clone(&self.context.close_signal);
@@ -99,7 +100,11 @@ impl Standby {
                 self.note_error(error);
             }
             let is_soon = board.is_watched() || board.phase() != Phase::Serving;
-            let wait_ms = if is_soon { READER_COPY_LOOK_SOON_MS } else { READER_COPY_LOOK_MS };
+            let wait_ms = if is_soon {
+                READER_COPY_POLL_INTERVAL_ACTIVE_MS
+            } else {
+                READER_COPY_POLL_INTERVAL_MS
+            };
             let wait = Duration::from_millis(wait_ms).min(until_try);
             tokio::select! {
                 biased;
@@ -114,10 +119,10 @@ impl Standby {
     fn poll(&self) -> Result<()> {
         self.index.collect_garbage();
         self.index.switch_to_shared_copy(self.partition.at.partition)?;
-        self.show()
+        self.publish()
     }
 
-    fn show(&self) -> Result<()> {
+    fn publish(&self) -> Result<()> {
         let status = self.index.status(self.partition.at.partition)?;
         let version = status.progress.schema_version;
         let is_known = version.0 == 0 || self.index.schemas().get(version).is_some();
@@ -130,8 +135,8 @@ impl Standby {
             self.partition.board.set_clock_error(micros);
         }
         let current = self.partition.board.current();
-        let mut next = ReplicaProgress { trouble: None, ..current.clone() };
-        show(&mut next, &status);
+        let mut next = ReplicaProgress { last_error: None, ..current.clone() };
+        report(&mut next, &status);
         if next.is_like(&current) {
             return Ok(());
         }
@@ -145,7 +150,7 @@ impl Standby {
         let (asked, parts) = (self.partition.board.checks_asked(), &self.context.parts);
         match connect(&*parts.log, self.partition.at, &*parts.clock).await {
             Ok(connected) => self.partition.board.publish(|progress| {
-                progress.end = connected.bounds.end;
+                progress.end_offset = connected.bounds.end;
                 progress.checked = asked;
                 progress.checked_log_id = connected.log_id;
             }),
@@ -176,20 +181,16 @@ impl Standby {
 
     fn note_error(&self, error: Error) {
         let (at, name) = (self.partition.at, &self.context.name);
-        if self.partition.board.current().trouble.as_ref() != Some(&error) {
+        if self.partition.board.current().last_error.as_ref() != Some(&error) {
             tracing::warn!(store = %name, partition = %at.partition, %error, "takeover failed");
         }
-        self.partition.board.publish(|progress| progress.trouble = Some(error));
+        self.partition.board.publish(|progress| progress.last_error = Some(error));
     }
 }
 
-fn show(progress: &mut ReplicaProgress, status: &PartitionStatus) {
+fn report(progress: &mut ReplicaProgress, status: &PartitionStatus) {
     let (at, cursor) = (&status.progress, &status.cursor);
-    progress.phase = match status.phase {
-        PartitionPhase::Bootstrapping => Phase::Bootstrapping,
-        PartitionPhase::Serving => Phase::Serving,
-        PartitionPhase::Poisoned => Phase::Poisoned,
-    };
+    progress.phase = status.phase;
     progress.generation = cursor.copy;
     progress.served = ServedState {
         log_id: cursor.log_id,
@@ -200,5 +201,5 @@ fn show(progress: &mut ReplicaProgress, status: &PartitionStatus) {
     };
     let (start, target) = cursor.opened.unwrap_or_default();
     progress.catch_up = CatchUp { start, offset_applied: at.offset_applied, target };
-    progress.end = progress.end.max(at.offset_applied).max(target);
+    progress.end_offset = progress.end_offset.max(at.offset_applied).max(target);
 }

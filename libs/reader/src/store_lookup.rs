@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{PartitionRef, StoreId};
-use forebay_core::limits::{READER_AHEAD_MS_MAX, READER_LOG_TIMEOUT_MS};
+use forebay_core::limits::{READER_LOG_TIMEOUT_MS, SPECULATIVE_OPEN_MS_MAX};
 use forebay_core::{Error, Result};
 use forebay_log::disk::Disk;
 use forebay_replica::replica_backoff;
@@ -52,7 +52,7 @@ pub(crate) async fn find_store(
     let (parts, versions) = match answer {
         Poll::Ready(answer) => answer?,
         Poll::Pending => {
-            let soon = Duration::from_millis(READER_AHEAD_MS_MAX);
+            let soon = Duration::from_millis(SPECULATIVE_OPEN_MS_MAX);
             let soon = tokio::time::timeout(soon, asked.join_next()).await;
             let answer = match soon {
                 Ok(answer) => answer,
@@ -81,10 +81,10 @@ async fn ask_for_store(
     parts: &ReaderParts,
     wait_max: Duration,
 ) -> Result<Vec<Arc<SchemaAt>>> {
-    if let Ok(schema) = parts.catalog.catalog().by_name(name) {
+    if let Ok(schema) = parts.catalog.catalog().store_by_name(name) {
         // The store is known already, so an unreachable log does not prevent the open.
         schema.definition.check_is_of_documents()?;
-        let live = schema.definition.versions.live().kept_as;
+        let live = schema.definition.versions.live().storage_id;
         return Ok(versions_of(parts, live));
     }
     let mut backoff = replica_backoff();
@@ -98,7 +98,8 @@ async fn ask_for_store(
         }
     };
     parts.catalog.wait_applied(end, wait_max).await?;
-    let live = parts.catalog.catalog().of_documents(name)?.definition.versions.live().kept_as;
+    let live =
+        parts.catalog.catalog().document_store_by_name(name)?.definition.versions.live().storage_id;
     Ok(versions_of(parts, live))
 }
 

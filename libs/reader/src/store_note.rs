@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else_is() {
+    fn store_note_round_trips_and_damage_is_refused() {
         let named = NamedStore { store: StoreId(77), partitions: PartitionCount(4) };
         let bytes = encode(&named, "users");
         assert_eq!(decode(&bytes, "users"), Some(named));

@@ -14,7 +14,8 @@ use arc_swap::{ArcSwap, Guard};
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionRef, StoreId};
 use forebay_core::limits::{
-    READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_LEAVE_WAIT_MS, READER_MOVED_MS,
+    READER_COPY_POLL_INTERVAL_ACTIVE_MS, READER_COPY_POLL_INTERVAL_MS, READER_REPARTITIONED_MS,
+    VERSION_CLOSE_WAIT_MS, VERSION_DETACH_WAIT_MS,
 };
 use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
@@ -39,7 +40,7 @@ pub(crate) struct Versions {
     /// Number of dropped versions whose files are not removed yet.
     leftovers: Arc<AtomicUsize>,
     /// Time of the last repartition.
-    moved: Mutex<Option<Timestamp>>,
+    repartitioned_at: Mutex<Option<Timestamp>>,
 }
 
 #[derive(Default)]
@@ -52,15 +53,15 @@ impl Versions {
     pub(crate) fn of(first: FollowedVersion) -> Self {
         let memory = first.index.memory().limit;
         let current = ArcSwap::from_pointee(first);
-        let (waiting, leftovers, moved) = Default::default();
-        Self { current, others: Mutex::default(), memory, waiting, leftovers, moved }
+        let (waiting, leftovers, repartitioned_at) = Default::default();
+        Self { current, others: Mutex::default(), memory, waiting, leftovers, repartitioned_at }
     }
 
     /// Returns whether the store was repartitioned within the longest time of a call that started
     /// before it.
-    pub(crate) fn has_just_moved(&self, now: Timestamp) -> bool {
-        let age_us = self.moved.lock().map(|moved| now.micros_since(moved).unsigned_abs());
-        age_us.is_some_and(|age_us| age_us < READER_MOVED_MS * 1_000)
+    pub(crate) fn is_just_repartitioned(&self, now: Timestamp) -> bool {
+        let age_us = self.repartitioned_at.lock().map(|at| now.micros_since(at).unsigned_abs());
+        age_us.is_some_and(|age_us| age_us < READER_REPARTITIONED_MS * 1_000)
     }
 
     /// Returns the version that the reader answers from.
@@ -75,7 +76,7 @@ impl Versions {
         all
     }
 
-    pub(crate) fn close(&self) {
+    pub(crate) fn begin_close(&self) {
         self.others.lock().is_closed = true;
         self.all().iter().for_each(|followed| followed.context.close_signal.close());
     }
@@ -84,8 +85,8 @@ impl Versions {
     ///
     /// # Errors
     /// Returns `DeadlineExceeded` if the tasks have not ended within `timeout`.
-    pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<()> {
-        self.close();
+    pub(crate) async fn close(&self, timeout: Duration) -> Result<()> {
+        self.begin_close();
         let ends = self
             .all()
             .into_iter()
@@ -93,8 +94,8 @@ impl Versions {
         futures::future::try_join_all(ends).await.map(drop)
     }
 
-    fn get(&self, kept_as: StoreId) -> Option<Arc<FollowedVersion>> {
-        self.all().into_iter().find(|followed| followed.context.store == kept_as)
+    fn get(&self, storage_id: StoreId) -> Option<Arc<FollowedVersion>> {
+        self.all().into_iter().find(|followed| followed.context.store == storage_id)
     }
 
     /// Returns the memory that is left for another version, in bytes.
@@ -126,7 +127,7 @@ impl Versions {
             return false;
         }
         let since = *waiting.get_or_insert(now);
-        now.micros_since(since).unsigned_abs() < READER_LEAVE_WAIT_MS * 1_000
+        now.micros_since(since).unsigned_abs() < VERSION_DETACH_WAIT_MS * 1_000
     }
 
     /// Switches to another version.
@@ -135,7 +136,7 @@ impl Versions {
         let before = self.current.load_full();
         next.context.schema.continue_from(&before.context.schema);
         if next.context.logs != before.context.logs {
-            *self.moved.lock() = Some(next.context.parts.clock.now());
+            *self.repartitioned_at.lock() = Some(next.context.parts.clock.now());
         }
         self.current.store(Arc::clone(next));
         others.followed.retain(|followed| !Arc::ptr_eq(followed, next));
@@ -171,29 +172,32 @@ pub(crate) async fn change_versions(versions: Weak<Versions>, opener: VersionOpe
     let Some(home) = versions.upgrade().map(|versions| versions.current().context.home) else {
         return;
     };
-    let mut trouble: Option<Error> = None;
+    let mut last_error: Option<Error> = None;
     forget_dropped(&opener, home);
     loop {
         let changed = opener.parts.catalog.changes();
         let Some(versions) = versions.upgrade() else { return };
         let is_done = match follow(&versions, &opener, home).await {
             Ok(is_done) => {
-                trouble = None;
+                last_error = None;
                 is_done
             }
             Err(error) => {
                 let store = &opener.options.store;
-                if trouble.as_ref() != Some(&error) {
+                if last_error.as_ref() != Some(&error) {
                     tracing::warn!(%store, %error, "store version not followed yet");
                 }
-                trouble = Some(error);
+                last_error = Some(error);
                 false
             }
         };
         let close_signal = Arc::clone(&versions.current().context.close_signal);
         drop(versions);
-        let wait_ms =
-            if trouble.is_some() { READER_COPY_LOOK_MS } else { READER_COPY_LOOK_SOON_MS };
+        let wait_ms = if last_error.is_some() {
+            READER_COPY_POLL_INTERVAL_MS
+        } else {
+            READER_COPY_POLL_INTERVAL_ACTIVE_MS
+        };
         tokio::select! {
             biased;
             () = close_signal.closed() => return,
@@ -220,7 +224,7 @@ fn forget(versions: &Versions, opener: &VersionOpener, gone: Vec<Arc<FollowedVer
         leftovers.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let _leftover = Leftover(leftovers);
-            let wait_max = Duration::from_millis(READER_LEAVE_WAIT_MS);
+            let wait_max = Duration::from_millis(VERSION_CLOSE_WAIT_MS);
             if let Err(error) = followed.context.shut_down(wait_max).await {
                 tracing::debug!(%error, "files of a dropped version stay until the next open");
                 return;
@@ -246,8 +250,8 @@ fn forget_dropped(opener: &VersionOpener, home: StoreId) {
     // simulator's seed does not determine.
     block_in_place(|| {
         for store in directory.stores() {
-            let is_of_store = catalog.home_of(store) == home;
-            if is_of_store && definition.versions.kept_as(store).is_none() {
+            let is_of_store = catalog.home_by_storage_id(store) == home;
+            if is_of_store && definition.versions.by_storage_id(store).is_none() {
                 let partitions = partitions(store).partitions();
                 partitions.for_each(|id| directory.forget(PartitionRef { store, partition: id }));
             }
@@ -267,10 +271,10 @@ async fn follow(versions: &Versions, opener: &VersionOpener, home: StoreId) -> R
     // soon.
     let is_wanted = |version: &&StoreVersion| version.number >= live.number;
     let mut missing = wanted.all().iter().filter(is_wanted);
-    let is_newer = missing.any(|version| versions.get(version.kept_as).is_none());
+    let is_newer = missing.any(|version| versions.get(version.storage_id).is_none());
     // Older versions are kept until a newer one is opened.
     let is_kept = |store: StoreId| {
-        let version = wanted.all().iter().find(|version| version.kept_as == store);
+        let version = wanted.all().iter().find(|version| version.storage_id == store);
         // A rollback never returns to other logs.
         let may_return = |version: &StoreVersion| version.logs == live.logs && !is_newer;
         version.is_some_and(|version| may_return(version) || is_wanted(&version))
@@ -283,8 +287,8 @@ async fn follow(versions: &Versions, opener: &VersionOpener, home: StoreId) -> R
         return Ok(false);
     }
     for version in wanted.all().iter().filter(is_wanted) {
-        if versions.get(version.kept_as).is_none() {
-            let definitions = versions_of(&opener.parts, version.kept_as);
+        if versions.get(version.storage_id).is_none() {
+            let definitions = versions_of(&opener.parts, version.storage_id);
             let left = versions.memory_left();
             // A version with other logs has no records in common with this one.
             let beside = versions.current();
@@ -293,10 +297,10 @@ async fn follow(versions: &Versions, opener: &VersionOpener, home: StoreId) -> R
         }
     }
     let before = versions.current.load_full();
-    if before.context.store == live.kept_as {
+    if before.context.store == live.storage_id {
         return Ok(true);
     }
-    let Some(next) = versions.get(live.kept_as) else { return Ok(false) };
+    let Some(next) = versions.get(live.storage_id) else { return Ok(false) };
     let live_since = history.live_since().unwrap_or_default();
     if !next.has_passed(&before, live_since) {
         return Ok(false);
@@ -306,7 +310,7 @@ async fn follow(versions: &Versions, opener: &VersionOpener, home: StoreId) -> R
     tracing::info!(%store, version = %live.number, "live version changed");
     if let Some(directory) = opener.directory.clone() {
         let (name, named) =
-            (opener.options.store.clone(), named_by(&versions_of(&opener.parts, live.kept_as))?);
+            (opener.options.store.clone(), named_by(&versions_of(&opener.parts, live.storage_id))?);
         drop(tokio::task::spawn_blocking(move || directory.note_store(&name, named)));
     }
     // The previous version may no longer be kept.

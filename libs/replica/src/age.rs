@@ -54,14 +54,14 @@ impl Freshness {
             return Err(Error::stale(message));
         }
         let Some(age) = self.age(now) else {
-            return Err(Error::stale("reason age: the reader has applied nothing yet; try again"));
+            return Err(Error::stale("reason age: the replica has applied nothing yet; try again"));
         };
         if age <= bound {
             return Ok(());
         }
         let message = format!(
             "reason age: the newest applied entry is {} ms old, above the bound of {} ms; try \
-             again, raise the bound, or look at the reader's status",
+             again, raise the bound, or look at the status",
             age.as_millis(),
             bound.as_millis()
         );
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_holds_to_the_microsecond() {
+    fn bound_is_exact_to_the_microsecond() {
         let bound = Duration::from_micros(2_000);
         assert!(freshness(1_000, 0).check(at(3_000), bound).is_ok());
         let error = freshness(1_000, 0).check(at(3_001), bound).unwrap_err();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_error_above_half_the_bound_is_stale() {
+    fn clock_error_above_half_the_bound_is_stale() {
         let bound = Duration::from_micros(2_000);
         assert!(freshness(3_000, 1_000).check(at(3_000), bound).is_ok());
         let error = freshness(3_000, 1_001).check(at(3_000), bound).unwrap_err();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_error_is_the_furthest_that_an_exchange_allows() {
+    fn clock_error_is_the_largest_that_an_exchange_allows() {
         assert_eq!(clock_error_us(at(100), at(150), at(200)), 50);
         assert_eq!(clock_error_us(at(100), at(500), at(200)), 400);
         assert_eq!(clock_error_us(at(100), at(0), at(200)), 200);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_below_two_heartbeats_is_refused() {
+    fn bound_below_two_heartbeats_is_refused() {
         let options = StoreOptions { heartbeat_ms: 100, ..StoreOptions::default() };
         assert!(check_bound(Duration::from_millis(200), &options).is_ok());
         let error = check_bound(Duration::from_millis(199), &options).unwrap_err();

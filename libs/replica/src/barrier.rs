@@ -14,7 +14,7 @@ use forebay_core::change::{Entry, EntryBody};
 use forebay_core::id::{LogId, PartitionRef, Position, SchemaVersion};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_entries::find_log_id;
-use forebay_log::{Appended, ChangeLog};
+use forebay_log::{AppendReceipt, ChangeLog};
 use forebay_wire::entry::frame_log_id;
 use parking_lot::Mutex;
 
@@ -29,7 +29,7 @@ pub trait Barriers: Send + Sync + 'static {
     /// # Errors
     /// Returns `TokenLost` if the log's id differs from the entry's, and the errors of
     /// [`ChangeLog::append`].
-    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended>;
+    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt>;
 }
 
 /// Barriers for a replica that may append to the log itself.
@@ -37,7 +37,7 @@ pub struct LogBarriers(pub Arc<dyn ChangeLog>);
 
 #[async_trait]
 impl Barriers for LogBarriers {
-    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let bounds = self.0.bounds(at).await?;
         let log_id = in_time(Duration::ZERO, find_log_id(&*self.0, at, bounds)).await?;
         if log_id != Some(frame_log_id(&entry)?) {
@@ -51,13 +51,7 @@ impl Barriers for LogBarriers {
 
 /// Returns a barrier for the log of this id, position and schema version.
 pub(crate) fn barrier_entry(log_id: LogId, last: Position, version: SchemaVersion) -> Entry {
-    Entry {
-        log_id,
-        epoch: last.epoch,
-        schema_version: version,
-        source: None,
-        body: EntryBody::Barrier,
-    }
+    Entry { epoch: last.epoch, ..Entry::original(log_id, version, EntryBody::Barrier) }
 }
 
 /// The position of a barrier, which a read waits for.
@@ -127,7 +121,7 @@ mod tests {
     use super::*;
 
     fn at(offset: u64) -> BarrierAt {
-        let position = Position { epoch: Epoch(0), offset: Offset(offset), place: 0 };
+        let position = Position { epoch: Epoch(0), offset: Offset(offset), index_in_entry: 0 };
         BarrierAt { log_id: LogId(1), position }
     }
 
@@ -156,23 +150,23 @@ mod tests {
         }
     }
 
-    async fn settle() {
+    async fn run_other_tasks() {
         for _ in 0..32 {
             tokio::task::yield_now().await;
         }
     }
 
     #[tokio::test]
-    async fn calls_during_a_barrier_share_the_next_one() {
+    async fn calls_during_a_barrier_share_the_next_barrier() {
         let sender = Sender::gated();
         let spawn = || {
             let sender = Arc::clone(&sender);
             tokio::spawn(async move { sender.join().await.unwrap() })
         };
         let first = spawn();
-        settle().await;
+        run_other_tasks().await;
         let later: Vec<_> = (0..5).map(|_| spawn()).collect();
-        settle().await;
+        run_other_tasks().await;
         assert_eq!(sender.begun.load(Ordering::SeqCst), 1);
         sender.gate.as_ref().unwrap().add_permits(8);
         assert_eq!(first.await.unwrap(), at(0));
@@ -183,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_that_gives_up_leaves_its_round_to_the_next() {
+    async fn cancelled_caller_leaves_its_round_to_the_next_caller() {
         let sender = Sender::gated();
         let spawn = || {
             let sender = Arc::clone(&sender);
@@ -191,16 +185,16 @@ mod tests {
         };
         let first = spawn();
         let second = spawn();
-        settle().await;
+        run_other_tasks().await;
         first.abort();
-        settle().await;
+        run_other_tasks().await;
         assert_eq!(sender.begun.load(Ordering::SeqCst), 2);
         sender.gate.as_ref().unwrap().add_permits(8);
         assert_eq!(second.await.unwrap(), at(1));
     }
 
     #[tokio::test]
-    async fn an_unknown_outcome_is_unavailable_to_a_read() {
+    async fn unknown_outcome_of_a_barrier_is_unavailable_to_a_read() {
         let queue = BarrierQueue::default();
         let send = || async { Err(Error::unknown_outcome("the connection broke")) };
         assert_eq!(queue.join(send).await.unwrap_err().code(), ErrorCode::Unavailable);

@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use crate::checkpoint::{Checkpoints, open_checkpoint, open_image};
 use crate::partial_file::PartialFile;
 use crate::partition_replica::PartitionReplica;
-use crate::progress::Fetching;
+use crate::progress::SnapshotDownload;
 
 /// The file that an image is fetched to.
 enum ImageDestination {
@@ -104,8 +104,8 @@ pub(crate) async fn image_of_shard(
     order: KeyOrder,
     checkpoints: &Option<Checkpoints>,
 ) -> Result<(Image, ImageState, Option<PathBuf>)> {
-    let resumed = builder.take_shard(shard, order).await?;
-    let state = ImageState::of_shard(&resumed);
+    let restored = builder.take_shard(shard, order).await?;
+    let state = ImageState::of_shard(&restored);
     let place = ImageDestination::make(checkpoints, SHARD, builder.memory_bytes())?;
     let file = place.file();
     let written = block_in_place(|| {
@@ -142,7 +142,7 @@ impl Bootstrap<'_> {
     pub(crate) fn fetch(
         &self,
         checkpoints: &Option<Checkpoints>,
-        tell: impl Fn(Fetching) + Send + 'static,
+        tell: impl Fn(SnapshotDownload) + Send + 'static,
     ) -> Result<ImageFetch> {
         let Manifest { at, partitions, base, .. } = self.manifest;
         let first = base.chunks.first();
@@ -167,7 +167,7 @@ impl Bootstrap<'_> {
                 }
             });
             let mut fetches = fetches.buffer_unordered(at_once);
-            let mut told = Fetching { bytes: 0, bytes_in_all: bytes };
+            let mut told = SnapshotDownload { bytes: 0, bytes_in_all: bytes };
             while let Some((at, bytes)) = fetches.try_next().await? {
                 arrived.0.note(at);
                 told.bytes += bytes;
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_an_image_is_fetched_first() {
+    fn chunks_that_describe_an_image_are_fetched_first() {
         let chunks = |count: u64| -> Vec<ChunkId> {
             (0..count).map(|number| ChunkId::of(&number.to_le_bytes(), 1)).collect()
         };
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_image_is_put_on_the_disk_while_it_is_fetched() {
+    async fn image_is_synced_while_it_is_fetched() {
         let file = Arc::new(CountingFile::default());
         write_all(&file, true, 3).await.unwrap();
         assert_eq!(file.synced.load(Relaxed), 0);

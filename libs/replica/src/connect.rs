@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_goes_on_only_inside_its_own_log() {
+    fn copy_continues_only_within_its_own_log() {
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
         let mut state = PartitionState::new(at, PartitionCount(1));
         assert!(check_continues(&connected(0, 0, None), &state).is_ok());

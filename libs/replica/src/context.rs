@@ -1,5 +1,6 @@
 //! The state that the tails, the reads and the waits of one replica share.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,21 +10,20 @@ use forebay_core::change::Entry;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::READER_FETCHES_AT_ONCE;
+use forebay_core::replica_state::Phase;
 use forebay_core::schema::Definition;
 use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, Result};
 use forebay_entries::follow_version;
-use forebay_log::Appended;
+use forebay_log::AppendReceipt;
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::callback::call_back;
 use crate::close_signal::CloseSignal;
 use crate::connect::in_time;
 use crate::options::{ReplicaOptions, ReplicaParts};
 use crate::partition::Partition;
-use crate::progress::Phase;
 use crate::readiness::{Readiness, ReadinessState};
 use crate::storage::Storage;
 
@@ -186,8 +186,8 @@ impl ReplicaContext {
         let found = self.partitions.get(partition.0 as usize).and_then(Option::as_ref);
         found.ok_or_else(|| {
             let message = format!(
-                "this reader follows {}; ask a reader that follows the partition, or open one with \
-                 another filter",
+                "this reader follows {}; ask a reader that follows the partition, or open one \
+                 with another filter",
                 self.options.partitions
             );
             Error::invalid_argument(message).with_store(&self.name).with_partition(partition)
@@ -216,7 +216,7 @@ impl ReplicaContext {
     }
 
     /// Appends a barrier entry, with a bound on the duration.
-    pub async fn append_barrier(&self, at: PartitionRef, barrier: &Entry) -> Result<Appended> {
+    pub async fn append_barrier(&self, at: PartitionRef, barrier: &Entry) -> Result<AppendReceipt> {
         let at = self.logs.at(at.partition);
         in_time(Duration::ZERO, self.parts.barriers.append_barrier(at, encode_entry(barrier)?))
             .await
@@ -247,8 +247,8 @@ impl ReplicaContext {
     }
 
     /// Returns the error for which a partition halted, if one has.
-    pub fn halted(&self) -> Option<Error> {
-        self.followed().find_map(|partition| partition.board.current().halted)
+    pub fn fatal_error(&self) -> Option<Error> {
+        self.followed().find_map(|partition| partition.board.current().fatal_error)
     }
 
     /// Notes the state of the worst partition; returns whether the replica is ready.
@@ -258,10 +258,18 @@ impl ReplicaContext {
                 .board
                 .freshness()
                 .age(now)
-                .map_or(ReadinessState::Out, ReadinessState::Aged),
-            _ => ReadinessState::Out,
+                .map_or(ReadinessState::Unavailable, ReadinessState::Serving),
+            _ => ReadinessState::Unavailable,
         };
         let worst = self.followed().map(state).reduce(ReadinessState::worse);
-        self.readiness.lock().observe(now, worst.unwrap_or(ReadinessState::Out))
+        self.readiness.lock().observe(now, worst.unwrap_or(ReadinessState::Unavailable))
+    }
+}
+
+/// Calls a callback of the caller; a panic in it is logged and stops no task of the replica.
+pub(crate) fn call_back(name: &str, callback: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(callback)) {
+        let error = Error::of_panic(panic.as_ref());
+        tracing::error!(callback = name, %error, "callback panicked");
     }
 }

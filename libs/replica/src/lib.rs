@@ -8,7 +8,7 @@
 //! Each layer imports only from itself and from the layers above it in this list. The imports
 //! between the files have no circle.
 //!
-//! - *Rules*: `close_signal`, `callback`, `age` (the bound on age), `readiness`, `connect` (the
+//! - *Rules*: `close_signal`, `age` (the bound on age), `readiness`, `connect` (the
 //!   checks of a log), `barrier`, `read_options`, `options`.
 //! - *State*: `progress` (what a tail publishes), `storage` (the traits of a storage),
 //!   `memory_storage`, `partition_replica` (the fold's state and the writer of one partition),
@@ -26,7 +26,6 @@
 mod age;
 mod barrier;
 mod bootstrap;
-mod callback;
 mod checkpoint;
 mod close_signal;
 mod connect;
@@ -53,15 +52,15 @@ pub use close_signal::{CloseSignal, TaskGuard, closed};
 pub use connect::{LogConnection, connect, replica_backoff};
 pub use context::{OnSchemaChange, ReplicaContext, SchemaChanges};
 pub use memory_storage::MemoryStorage;
-pub use options::{OnSkipped, PartitionFilter, ReplicaOptions, ReplicaParts, Skipped};
+pub use options::{OnSkipped, PartitionFilter, ReplicaOptions, ReplicaParts, SkippedLogRecord};
 pub use partition::{Partition, not_serving};
 pub use partition_replica::{ApplyError, ApplyResult, PartitionReplica};
 pub use progress::{
-    CatchUp, CheckpointCounts, Counts, Fetching, Phase, ProgressBoard, Rebuilding, ReplicaProgress,
-    ServedState,
+    CatchUp, CheckpointCounts, Counts, ProgressBoard, RebuildProgress, ReplicaProgress,
+    ServedState, SnapshotDownload,
 };
 pub use quiesced_tasks::QuiescedTasks;
-pub use read_options::{Read, ReadWait};
+pub use read_options::{ReadOptions, ReadWait};
 pub use readiness::Readiness;
 pub use status::{PartitionStatus, ReaderStatus};
 pub use storage::{MaintenanceWork, OpenedReplica, ReplicaWriter, Storage, VisitRow};

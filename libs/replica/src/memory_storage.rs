@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
-use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::id::{PartitionId, PartitionRef};
-use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage};
+use forebay_core::replica_state::{LogCursor, PartitionUsage, Phase};
 use forebay_core::schema_set::SchemaSet;
 use parking_lot::Mutex;
 
@@ -58,11 +58,11 @@ struct Rows {
 }
 
 impl Rows {
-    fn apply(&mut self, applied: &Applied) {
-        if applied.drop_all {
+    fn apply(&mut self, effects: &FoldEffects) {
+        if effects.drop_all {
             *self = Self::default();
         }
-        for (key, row) in &applied.writes {
+        for (key, row) in &effects.writes {
             let key = key.as_bytes();
             if let Some(before) = self.rows.remove(key) {
                 self.usage.lose(key.len(), before.len());
@@ -94,7 +94,7 @@ impl MemoryWriter {
     }
 }
 
-impl Documents for MemoryWriter {
+impl RowLookup for MemoryWriter {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(self.target().rows.get(key).map(|row| Cow::Borrowed(&row[..])))
     }
@@ -120,13 +120,13 @@ impl ReplicaWriter for MemoryWriter {
     }
 
     // The tail decides whether a partition answers.
-    fn set_phase(&mut self, _phase: PartitionPhase) {}
+    fn set_phase(&mut self, _phase: Phase) {}
 
-    fn apply(&mut self, applied: &mut Applied, _state: &PartitionState) -> Result<()> {
+    fn apply(&mut self, effects: &mut FoldEffects, _state: &PartitionState) -> Result<()> {
         match &mut self.rebuilt {
-            Some(rebuilt) => rebuilt.apply(applied),
+            Some(rebuilt) => rebuilt.apply(effects),
             None => {
-                self.served.apply(applied);
+                self.served.apply(effects);
                 self.publish_usage();
             }
         }
@@ -160,14 +160,14 @@ mod tests {
 
     fn write(writer: &mut dyn ReplicaWriter, key: &str, row: Option<&[u8]>) {
         let key = Key::plain(key.as_bytes()).unwrap();
-        let mut applied =
-            Applied { writes: vec![(key, row.map(<[u8]>::to_vec))], ..Applied::default() };
+        let mut effects =
+            FoldEffects { writes: vec![(key, row.map(<[u8]>::to_vec))], ..FoldEffects::default() };
         let state = PartitionState::new(AT, PartitionCount(1));
-        writer.apply(&mut applied, &state).unwrap();
+        writer.apply(&mut effects, &state).unwrap();
     }
 
     #[test]
-    fn rebuild_replaces_the_served_rows_when_it_is_published() {
+    fn rebuild_replaces_the_served_rows_at_publication() {
         let storage = storage();
         let mut writer = storage.open(AT).unwrap().writer;
         write(&mut *writer, "ann", Some(b"one"));

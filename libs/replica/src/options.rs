@@ -126,7 +126,7 @@ impl ReplicaOptions {
 
 /// A record that was skipped; every replica skips it.
 #[derive(Clone, Debug)]
-pub struct Skipped {
+pub struct SkippedLogRecord {
     /// Partition of the record.
     pub at: PartitionRef,
     /// Offset of the record in the partition's log.
@@ -144,7 +144,7 @@ pub struct Skipped {
 /// A callback that receives each skipped record before the position moves past it. The partition's
 /// tail calls it and waits for it: the callback must be quick and must not block. A rebuild of the
 /// partition calls it again for the same offset.
-pub type OnSkipped = Arc<dyn Fn(&Skipped) + Send + Sync>;
+pub type OnSkipped = Arc<dyn Fn(&SkippedLogRecord) + Send + Sync>;
 
 /// The parts that a replica is built from: everything that it uses besides its storage.
 #[derive(Clone)]

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_waits_for_its_chunks_and_for_no_others() {
+    fn read_waits_only_for_its_own_chunks() {
         let file = partial();
         assert_eq!(file.size().unwrap(), BYTES);
         write(&file, 3);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_far_ahead_of_who_reads_waits() {
+    async fn fetches_far_ahead_of_the_reader_wait() {
         let file = partial();
         let far = READER_FETCHED_AHEAD_BYTES + 1;
         file.wait_turn(far - 1).await;
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_what_never_comes_is_told() {
+    fn read_of_a_failed_download_is_an_error() {
         let file = partial();
         write(&file, 0);
         thread::scope(|scope| {

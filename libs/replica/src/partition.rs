@@ -2,11 +2,12 @@
 
 use forebay_core::id::{ClientId, PartitionRef, Sequence};
 use forebay_core::outcome::{Outcome, OutcomeTable};
+use forebay_core::replica_state::Phase;
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::barrier::BarrierQueue;
-use crate::progress::{Phase, ProgressBoard, ReplicaProgress};
+use crate::progress::{ProgressBoard, ReplicaProgress};
 use crate::quiesced_tasks::QuiescedTasks;
 
 /// A partition that is followed.
@@ -74,21 +75,21 @@ impl Partition {
 
 /// Returns the reason why a partition does not answer.
 pub fn not_serving(at: PartitionRef, progress: &ReplicaProgress) -> Error {
-    let error = match (progress.phase, &progress.halted) {
+    let error = match (progress.phase, &progress.fatal_error) {
         (Phase::Poisoned, _) => Error::internal(
-            "this partition met a broken invariant; wait for the rebuild, or close the reader and \
-             open it again",
+            "this partition met a broken invariant; wait for the rebuild, or close the reader \
+             and open it again",
         ),
-        (_, Some(halted)) => halted.clone(),
+        (_, Some(error)) => error.clone(),
         _ => {
             let catch_up = &progress.catch_up;
-            let trouble = match &progress.trouble {
-                Some(trouble) => format!("; the replica stalled: {trouble}"),
+            let stalled = match &progress.last_error {
+                Some(error) => format!("; the replica stalled: {error}"),
                 None => String::new(),
             };
             Error::unavailable(format!(
                 "the partition is bootstrapping: {}%, offset {} of {}; await readiness, or open \
-                 with allow_incomplete_reads{trouble}",
+                 with allow_incomplete_reads{stalled}",
                 catch_up.percent().min(99),
                 catch_up.offset_applied,
                 catch_up.target,

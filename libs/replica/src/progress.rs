@@ -10,34 +10,10 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use forebay_core::Error;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{LogId, Offset, Position, SchemaVersion};
+use forebay_core::replica_state::Phase;
 use tokio::sync::{Notify, watch};
 
 use crate::age::Freshness;
-
-/// The phase of a partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// The partition has not yet caught up with the end that its log had at open.
-    #[default]
-    Bootstrapping,
-    /// The partition has caught up once and answers, with its age.
-    Serving,
-    /// A broken invariant was found; the partition answers `Internal` until it is rebuilt.
-    Poisoned,
-}
-
-impl Phase {
-    const ALL: [Self; 3] = [Self::Bootstrapping, Self::Serving, Self::Poisoned];
-
-    /// Returns the phase's name in messages and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bootstrapping => "bootstrapping",
-            Self::Serving => "serving",
-            Self::Poisoned => "poisoned",
-        }
-    }
-}
 
 /// The part of a log that a replica reads before it has caught up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +50,7 @@ pub(crate) fn percent(done: u64, total: u64) -> u8 {
 
 /// The progress of the download of a snapshot's image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetching {
+pub struct SnapshotDownload {
     /// Bytes that are present.
     pub bytes: u64,
     /// Bytes of the whole image.
@@ -105,9 +81,9 @@ impl ServedState {
     }
 }
 
-/// A new replica that is built next to the one that serves.
+/// The progress of a new replica that is built next to the one that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rebuilding {
+pub struct RebuildProgress {
     /// Number of the replica.
     pub generation: u32,
     /// Id of the log that the replica follows.
@@ -122,15 +98,15 @@ pub struct Rebuilding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Records applied.
-    pub applied: u64,
+    pub records_applied: u64,
     /// Bytes of the records read.
-    pub read_bytes: u64,
+    pub log_bytes_read: u64,
     /// Records skipped; all replicas skip them.
-    pub skipped: u64,
+    pub records_skipped: u64,
     /// Duplicate changes skipped: their client sent them before.
-    pub repeats: u64,
+    pub duplicates_skipped: u64,
     /// Changes skipped because their document would have grown above the limit.
-    pub too_large: u64,
+    pub oversized_skipped: u64,
     /// Failed calls to the log.
     pub log_errors: u64,
     /// Replicas started after the first one.
@@ -158,7 +134,7 @@ pub struct CheckpointCounts {
     pub ignored: u64,
     /// Damaged blocks of restored checkpoints that were repaired: reads are correct, but an
     /// operator should check the disk.
-    pub blocks_mended: u64,
+    pub blocks_repaired: u64,
 }
 
 impl CheckpointCounts {
@@ -168,18 +144,18 @@ impl CheckpointCounts {
         self.restored += other.restored;
         self.damaged += other.damaged;
         self.ignored += other.ignored;
-        self.blocks_mended += other.blocks_mended;
+        self.blocks_repaired += other.blocks_repaired;
     }
 }
 
 impl Counts {
     /// Adds the counters of another partition.
     pub fn add(&mut self, other: &Self) {
-        self.applied += other.applied;
-        self.read_bytes += other.read_bytes;
-        self.skipped += other.skipped;
-        self.repeats += other.repeats;
-        self.too_large += other.too_large;
+        self.records_applied += other.records_applied;
+        self.log_bytes_read += other.log_bytes_read;
+        self.records_skipped += other.records_skipped;
+        self.duplicates_skipped += other.duplicates_skipped;
+        self.oversized_skipped += other.oversized_skipped;
         self.log_errors += other.log_errors;
         self.rebuilds += other.rebuilds;
         self.bootstraps += other.bootstraps;
@@ -200,20 +176,20 @@ pub struct ReplicaProgress {
     /// Catch-up of the first replica.
     pub catch_up: CatchUp,
     /// End of the log, as last received.
-    pub end: Offset,
+    pub end_offset: Offset,
     /// Download of the snapshot that the replica will start from, while it runs or waits for its
     /// turn.
-    pub fetching: Option<Fetching>,
+    pub snapshot_download: Option<SnapshotDownload>,
     /// Replica that is built next to the serving one, if any.
-    pub rebuilding: Option<Rebuilding>,
+    pub rebuild: Option<RebuildProgress>,
     /// Number of the last completed request for a check of the log id.
     pub checked: u64,
     /// Log id that the last check found.
     pub checked_log_id: Option<LogId>,
     /// Error for which the partition applies nothing until a restart.
-    pub halted: Option<Error>,
+    pub fatal_error: Option<Error>,
     /// Error for which the partition applies nothing at the moment.
-    pub trouble: Option<Error>,
+    pub last_error: Option<Error>,
     /// Counters of the records.
     pub counts: Counts,
 }
@@ -222,10 +198,10 @@ impl ReplicaProgress {
     /// Returns whether the two states are equal in everything that waits and reads use.
     pub fn is_like(&self, other: &Self) -> bool {
         let of = |progress: &Self| {
-            let Self { phase, generation, served, catch_up, end, .. } = *progress;
-            (phase, generation, served, catch_up, end)
+            let Self { phase, generation, served, catch_up, end_offset, .. } = *progress;
+            (phase, generation, served, catch_up, end_offset)
         };
-        of(self) == of(other) && self.trouble == other.trouble
+        of(self) == of(other) && self.last_error == other.last_error
     }
 }
 
@@ -269,8 +245,7 @@ impl ProgressBoard {
     /// Returns the phase, which decides whether reads are answered.
     #[inline]
     pub fn phase(&self) -> Phase {
-        let number = usize::from(self.hot.phase.load(Ordering::Acquire));
-        Phase::ALL.get(number).copied().unwrap_or(Phase::Poisoned)
+        Phase::from_word(self.hot.phase.load(Ordering::Acquire).into())
     }
 
     /// Returns the inputs of the served replica's age.
@@ -343,17 +318,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_phase_is_read_back() {
+    fn every_phase_is_read_back_from_the_board() {
         let board = ProgressBoard::new();
-        for phase in Phase::ALL {
+        for phase in [Phase::Bootstrapping, Phase::Serving, Phase::Poisoned] {
             board.publish(|progress| progress.phase = phase);
             assert_eq!(board.phase(), phase);
         }
     }
 
     #[test]
-    fn a_position_is_covered_whatever_its_place_in_the_entry() {
-        let at = |offset, place| Position { epoch: Epoch(1), offset: Offset(offset), place };
+    fn position_is_covered_at_any_index_in_its_entry() {
+        let at = |offset, index_in_entry| Position {
+            epoch: Epoch(1),
+            offset: Offset(offset),
+            index_in_entry,
+        };
         let served = ServedState {
             log_id: Some(LogId(5)),
             position: Some(at(7, 0)),
@@ -366,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_percent_is_said_only_of_all() {
+    fn hundred_percent_means_the_target_is_reached() {
         let catch_up = |applied| CatchUp {
             start: Offset(10),
             offset_applied: Offset(applied),

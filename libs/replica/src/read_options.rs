@@ -23,25 +23,25 @@ pub enum ReadWait {
 ///
 /// ```
 /// use std::time::Duration;
-/// use forebay_replica::Read;
-/// let fresh = Read::latest(Duration::from_secs(1)).max_staleness(Duration::from_secs(5));
-/// assert_ne!(fresh, Read::local());
+/// use forebay_replica::ReadOptions;
+/// let fresh = ReadOptions::latest(Duration::from_secs(1)).max_staleness(Duration::from_secs(5));
+/// assert_ne!(fresh, ReadOptions::local());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Read {
+pub struct ReadOptions {
     wait: ReadWait,
     timeout: Duration,
     max_staleness: Option<Duration>,
 }
 
-impl Read {
+impl ReadOptions {
     /// Reads the data that is applied here.
     pub fn local() -> Self {
         Self::default()
     }
 
     /// Waits, for at most `timeout`, until the token's positions are applied: read your writes.
-    pub fn after_token(token: Token, timeout: Duration) -> Self {
+    pub fn after(token: Token, timeout: Duration) -> Self {
         Self { wait: ReadWait::Token(token), timeout, max_staleness: None }
     }
 
@@ -93,9 +93,9 @@ impl Read {
     }
 }
 
-impl From<&Read> for v1::ReadOptions {
+impl From<&ReadOptions> for v1::ReadOptions {
     /// Encodes times above 49 days as 49 days.
-    fn from(read: &Read) -> Self {
+    fn from(read: &ReadOptions) -> Self {
         let wait = match &read.wait {
             ReadWait::Nothing => None,
             ReadWait::Token(token) => Some(v1::read_options::Wait::AfterToken(token.encode())),
@@ -106,7 +106,7 @@ impl From<&Read> for v1::ReadOptions {
     }
 }
 
-impl TryFrom<v1::ReadOptions> for Read {
+impl TryFrom<v1::ReadOptions> for ReadOptions {
     type Error = Error;
 
     /// Returns `InvalidArgument` for an invalid token.

@@ -14,17 +14,17 @@ use forebay_core::limits::READER_READY_GRACE_MS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadinessState {
     /// The partition does not answer, or its age is unknown.
-    Out,
+    Unavailable,
     /// The partition serves, at this age.
-    Aged(Duration),
+    Serving(Duration),
 }
 
 impl ReadinessState {
     /// Returns the worse of the two.
     pub(crate) fn worse(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Aged(one), Self::Aged(two)) => Self::Aged(one.max(two)),
-            _ => Self::Out,
+            (Self::Serving(one), Self::Serving(two)) => Self::Serving(one.max(two)),
+            _ => Self::Unavailable,
         }
     }
 }
@@ -47,11 +47,13 @@ impl Readiness {
     pub(crate) fn observe(&mut self, now: Timestamp, worst: ReadinessState) -> bool {
         let bound = self.bound;
         match worst {
-            ReadinessState::Aged(age) if age <= bound => {
+            ReadinessState::Serving(age) if age <= bound => {
                 self.is_ready = true;
                 self.past_since = None;
             }
-            ReadinessState::Aged(age) if age <= bound.saturating_mul(2) => self.past_since = None,
+            ReadinessState::Serving(age) if age <= bound.saturating_mul(2) => {
+                self.past_since = None
+            }
             _ => {
                 let since = *self.past_since.get_or_insert(now);
                 // If the clock was set back, the grace period starts again.
@@ -72,8 +74,8 @@ mod tests {
 
     const BOUND: Duration = Duration::from_millis(100);
 
-    fn aged(millis: u64) -> ReadinessState {
-        ReadinessState::Aged(Duration::from_millis(millis))
+    fn serving(millis: u64) -> ReadinessState {
+        ReadinessState::Serving(Duration::from_millis(millis))
     }
 
     fn at(millis: i64) -> Timestamp {
@@ -81,33 +83,33 @@ mod tests {
     }
 
     #[test]
-    fn ready_falls_back_past_twice_the_bound_for_the_grace_and_returns_inside_it() {
+    fn readiness_ends_after_the_grace_past_twice_the_bound_and_returns_within_it() {
         let mut readiness = Readiness::new(BOUND);
-        assert!(!readiness.observe(at(0), ReadinessState::Out));
-        assert!(!readiness.observe(at(1), aged(101)));
-        assert!(readiness.observe(at(2), aged(100)));
-        assert!(readiness.observe(at(3), aged(200)));
-        assert!(readiness.observe(at(10), aged(201)));
-        assert!(readiness.observe(at(5_009), aged(201)));
-        assert!(!readiness.observe(at(5_010), aged(201)));
-        assert!(!readiness.observe(at(5_011), aged(150)));
-        assert!(readiness.observe(at(5_012), aged(99)));
+        assert!(!readiness.observe(at(0), ReadinessState::Unavailable));
+        assert!(!readiness.observe(at(1), serving(101)));
+        assert!(readiness.observe(at(2), serving(100)));
+        assert!(readiness.observe(at(3), serving(200)));
+        assert!(readiness.observe(at(10), serving(201)));
+        assert!(readiness.observe(at(5_009), serving(201)));
+        assert!(!readiness.observe(at(5_010), serving(201)));
+        assert!(!readiness.observe(at(5_011), serving(150)));
+        assert!(readiness.observe(at(5_012), serving(99)));
     }
 
     #[test]
-    fn a_moment_inside_twice_the_bound_starts_the_grace_anew() {
+    fn moment_within_twice_the_bound_restarts_the_grace() {
         let mut readiness = Readiness::new(BOUND);
-        assert!(readiness.observe(at(0), aged(0)));
-        assert!(readiness.observe(at(10), aged(500)));
-        assert!(readiness.observe(at(4_000), aged(150)));
-        assert!(readiness.observe(at(5_500), aged(500)));
-        assert!(readiness.observe(at(10_000), ReadinessState::Out));
-        assert!(!readiness.observe(at(10_500), aged(500)));
+        assert!(readiness.observe(at(0), serving(0)));
+        assert!(readiness.observe(at(10), serving(500)));
+        assert!(readiness.observe(at(4_000), serving(150)));
+        assert!(readiness.observe(at(5_500), serving(500)));
+        assert!(readiness.observe(at(10_000), ReadinessState::Unavailable));
+        assert!(!readiness.observe(at(10_500), serving(500)));
     }
 
     #[test]
-    fn the_worst_partition_counts() {
-        assert_eq!(aged(3).worse(aged(5)), aged(5));
-        assert_eq!(aged(3).worse(ReadinessState::Out), ReadinessState::Out);
+    fn worst_partition_decides_readiness() {
+        assert_eq!(serving(3).worse(serving(5)), serving(5));
+        assert_eq!(serving(3).worse(ReadinessState::Unavailable), ReadinessState::Unavailable);
     }
 }

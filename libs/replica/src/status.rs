@@ -5,9 +5,10 @@ use std::time::Duration;
 use forebay_core::Error;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{LogId, Offset, PartitionId, Position, SchemaVersion};
+use forebay_core::replica_state::Phase;
 
 use crate::context::ReplicaContext;
-use crate::progress::{CatchUp, Counts, Fetching, Phase, Rebuilding, percent};
+use crate::progress::{CatchUp, Counts, RebuildProgress, SnapshotDownload, percent};
 
 /// The status of one partition at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +26,8 @@ pub struct PartitionStatus {
     /// First offset not yet applied.
     pub offset_applied: Offset,
     /// End of the log, as last received.
-    pub end: Offset,
-    /// Records between `offset_applied` and `end`.
+    pub end_offset: Offset,
+    /// Records between `offset_applied` and `end_offset`.
     pub lag_records: u64,
     /// Largest possible age of the served data, clock error included; `None` while it is unknown.
     pub age: Option<Duration>,
@@ -38,18 +39,18 @@ pub struct PartitionStatus {
     /// Documents in the replica; expired documents count until they are reclaimed.
     pub documents: u64,
     /// Bytes of the documents' keys and rows.
-    pub bytes: u64,
+    pub document_bytes: u64,
     /// Catch-up of the first replica; complete once the partition serves.
     pub catch_up: CatchUp,
     /// Download of the snapshot that the replica will start from, while it runs or waits for its
     /// turn.
-    pub fetching: Option<Fetching>,
+    pub snapshot_download: Option<SnapshotDownload>,
     /// The replica that is built next to the serving one, if any.
-    pub rebuilding: Option<Rebuilding>,
+    pub rebuild: Option<RebuildProgress>,
     /// Error for which the partition applies nothing until this process is upgraded or restarted.
-    pub halted: Option<Error>,
+    pub fatal_error: Option<Error>,
     /// Error for which the partition applies nothing at the moment.
-    pub trouble: Option<Error>,
+    pub last_error: Option<Error>,
     /// Counters of the partition's records since the replica was opened.
     pub counts: Counts,
 }
@@ -65,10 +66,10 @@ pub struct ReaderStatus {
     pub phase: Phase,
     /// Completed part of all first replicas, 0 to 100: of their snapshots while any is being
     /// fetched, then of the logs after the snapshots.
-    pub percent: u8,
+    pub bootstrap_percent: u8,
     /// Time until all first replicas are complete, at the mean rate since open; `None` before there
     /// is a rate, zero when they are complete.
-    pub remaining: Option<Duration>,
+    pub bootstrap_remaining: Option<Duration>,
     /// Highest age of the partitions; `None` while an age is unknown.
     pub age: Option<Duration>,
     /// Newest schema version that any partition has seen.
@@ -93,8 +94,8 @@ impl ReplicaContext {
             store: self.name.clone(),
             is_ready,
             phase,
-            percent: percent(done, total),
-            remaining: remaining(now.micros_since(self.opened_at), done, total),
+            bootstrap_percent: percent(done, total),
+            bootstrap_remaining: remaining(now.micros_since(self.opened_at), done, total),
             age: ages.collect::<Option<Vec<_>>>().and_then(|ages| ages.into_iter().max()),
             schema_version: self.schema_version(),
             partitions,
@@ -114,18 +115,18 @@ impl ReplicaContext {
                 log_id: served.log_id,
                 position: served.position,
                 offset_applied: served.offset_applied,
-                end: current.end,
-                lag_records: current.end.0.saturating_sub(served.offset_applied.0),
+                end_offset: current.end_offset,
+                lag_records: current.end_offset.0.saturating_sub(served.offset_applied.0),
                 age: freshness.age(now),
                 clock_error: freshness.clock_error(),
                 schema_version: served.schema_version,
                 documents: usage.documents,
-                bytes: usage.key_bytes + usage.row_bytes,
+                document_bytes: usage.key_bytes + usage.row_bytes,
                 catch_up: current.catch_up,
-                fetching: current.fetching,
-                rebuilding: current.rebuilding,
-                halted: current.halted,
-                trouble: current.trouble,
+                snapshot_download: current.snapshot_download,
+                rebuild: current.rebuild,
+                fatal_error: current.fatal_error,
+                last_error: current.last_error,
                 counts: current.counts,
             }
         })
@@ -134,15 +135,17 @@ impl ReplicaContext {
 
 /// Returns the completed and the total work of all first replicas.
 fn work(partitions: &[PartitionStatus]) -> (u64, u64) {
-    let fetching: Vec<_> = partitions.iter().filter_map(|partition| partition.fetching).collect();
-    if !fetching.is_empty() {
+    let downloads: Vec<_> =
+        partitions.iter().filter_map(|partition| partition.snapshot_download).collect();
+    if !downloads.is_empty() {
         // Bytes and offsets have no common unit, and the downloads come first. Partitions whose
         // download is complete had about as many bytes.
-        let add = |(done, all), of: &Fetching| (done + of.bytes, all + of.bytes_in_all);
-        let (done, all) = fetching.iter().fold((0, 0), add);
-        let has_begun = |it: &&PartitionStatus| it.fetching.is_none() && it.counts.bootstraps > 0;
+        let add = |(done, all), of: &SnapshotDownload| (done + of.bytes, all + of.bytes_in_all);
+        let (done, all) = downloads.iter().fold((0, 0), add);
+        let has_begun =
+            |it: &&PartitionStatus| it.snapshot_download.is_none() && it.counts.bootstraps > 0;
         let begun = partitions.iter().filter(has_begun).count() as u64;
-        let fetched = begun * (all / fetching.len() as u64);
+        let fetched = begun * (all / downloads.len() as u64);
         return (done + fetched, all + fetched);
     }
     let done = partitions.iter().map(|partition| partition.catch_up.done()).sum();
@@ -162,7 +165,7 @@ fn remaining(since_open_us: i64, done: u64, total: u64) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn partition(fetching: Option<Fetching>, bootstraps: u64) -> PartitionStatus {
+    fn partition(snapshot_download: Option<SnapshotDownload>, bootstraps: u64) -> PartitionStatus {
         PartitionStatus {
             partition: PartitionId(0),
             phase: Phase::Bootstrapping,
@@ -170,26 +173,26 @@ mod tests {
             log_id: None,
             position: None,
             offset_applied: Offset(0),
-            end: Offset(0),
+            end_offset: Offset(0),
             lag_records: 0,
             age: None,
             clock_error: None,
             schema_version: SchemaVersion(0),
             documents: 0,
-            bytes: 0,
+            document_bytes: 0,
             catch_up: CatchUp { start: Offset(0), offset_applied: Offset(3), target: Offset(9) },
-            fetching,
-            rebuilding: None,
-            halted: None,
-            trouble: None,
+            snapshot_download,
+            rebuild: None,
+            fatal_error: None,
+            last_error: None,
             counts: Counts { bootstraps, ..Counts::default() },
         }
     }
 
     #[test]
-    fn what_was_fetched_counts_while_others_are_fetched() {
-        let fetching = |bytes| Some(Fetching { bytes, bytes_in_all: 100 });
-        let (waiting, half) = (partition(fetching(0), 0), partition(fetching(50), 0));
+    fn fetched_bytes_count_while_other_partitions_fetch() {
+        let download = |bytes| Some(SnapshotDownload { bytes, bytes_in_all: 100 });
+        let (waiting, half) = (partition(download(0), 0), partition(download(50), 0));
         assert_eq!(work(&[half.clone(), waiting.clone()]), (50, 200));
         let begun = partition(None, 1);
         assert_eq!(work(&[begun.clone(), half]), (150, 200));
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_left_follows_the_mean_rate() {
+    fn remaining_time_follows_the_mean_rate() {
         assert_eq!(remaining(1_000, 0, 10), None);
         assert_eq!(remaining(1_000, 10, 10), Some(Duration::ZERO));
         assert_eq!(remaining(1_000, 2, 10), Some(Duration::from_micros(4_000)));

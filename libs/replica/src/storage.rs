@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
 use forebay_core::key::Key;
 use forebay_core::outcome::OutcomeTable;
-use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage, ReplicaState};
+use forebay_core::replica_state::{LogCursor, PartitionUsage, Phase, ReplicaState};
 use forebay_core::schema_set::SchemaSet;
 use forebay_core::state_rows::SkippedRecord;
 use forebay_core::{Error, Result};
@@ -47,7 +47,7 @@ pub struct OpenedReplica {
     pub resumed: Option<ReplicaState>,
     /// Outcomes that the replica has stored.
     pub outcomes: OutcomeTable,
-    /// Skipped records that are not settled yet; the callback receives them again.
+    /// Skipped records that may have no durable dead letter; the callback receives them again.
     pub skipped: BTreeMap<Offset, SkippedRecord>,
 }
 
@@ -67,7 +67,7 @@ pub type MaintenanceWork = Box<dyn FnMut() -> bool + Send>;
 pub type VisitRow<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
 
 /// The writer of one partition's replica.
-pub trait ReplicaWriter: Documents + Send + Sync + 'static {
+pub trait ReplicaWriter: RowLookup + Send + Sync + 'static {
     /// Starts an empty replica next to the one that readers see; all later calls write to it.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ pub trait ReplicaWriter: Documents + Send + Sync + 'static {
         writes: Vec<(Key, Option<Vec<u8>>)>,
         state: &PartitionState,
     ) -> Result<()> {
-        self.apply(&mut Applied { writes, ..Applied::default() }, state)
+        self.apply(&mut FoldEffects { writes, ..FoldEffects::default() }, state)
     }
 
     /// Discards the replica under construction; later calls write to the one that readers see.
@@ -133,22 +133,22 @@ pub trait ReplicaWriter: Documents + Send + Sync + 'static {
     fn publish_rebuild(&mut self) -> Result<()>;
 
     /// Sets whether the replica may answer.
-    fn set_phase(&mut self, phase: PartitionPhase);
+    fn set_phase(&mut self, phase: Phase);
 
     /// Accepts an entry's effects and the state after it, as a whole or not at all. The writer
-    /// writes them now or together with later entries, at the latest in [`ReplicaWriter::settle`];
-    /// it may move the effects that it buffers out of `applied`.
+    /// writes them now or together with later entries, at the latest in
+    /// [`ReplicaWriter::write_buffered`]; it may move the effects that it buffers out of `effects`.
     ///
     /// # Errors
     /// `LimitExceeded` without space and `Unavailable` for a disk that refuses are retried; after
     /// any other error the replica cannot continue.
-    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()>;
+    fn apply(&mut self, effects: &mut FoldEffects, state: &PartitionState) -> Result<()>;
 
-    /// Flushes the buffered effects and the state after the last accepted entry, atomically.
+    /// Writes the buffered effects and the state after the last accepted entry, atomically.
     ///
     /// # Errors
     /// Returns the errors of [`ReplicaWriter::apply`]; the effects stay buffered.
-    fn settle(&mut self, state: &PartitionState) -> Result<()> {
+    fn write_buffered(&mut self, state: &PartitionState) -> Result<()> {
         let _ = state;
         Ok(())
     }
@@ -201,7 +201,7 @@ pub trait ReplicaWriter: Documents + Send + Sync + 'static {
     }
 }
 
-impl Documents for Box<dyn ReplicaWriter> {
+impl RowLookup for Box<dyn ReplicaWriter> {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         (**self).row(key)
     }

@@ -11,7 +11,7 @@ use forebay_core::{Error, ErrorCode, Result};
 
 use crate::context::ReplicaContext;
 use crate::options::{ReplicaOptions, ReplicaParts};
-use crate::read_options::Read;
+use crate::read_options::ReadOptions;
 use crate::status::ReaderStatus;
 use crate::storage::Storage;
 use crate::tail::Tail;
@@ -77,7 +77,11 @@ impl StoreReplica {
     /// # Errors
     /// Returns the errors of a read by a reader, but `Unavailable` instead of `Closed`, also if the
     /// replica closes during the wait: the caller should retry with the replica's successor.
-    pub async fn admit(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
+    pub async fn await_readable(
+        &self,
+        read: &ReadOptions,
+        partitions: &[PartitionId],
+    ) -> Result<()> {
         let context = self.context();
         context.wait_for_read(read, partitions).await.map_err(|error| match error.code() {
             ErrorCode::Closed => {
@@ -120,7 +124,7 @@ impl StoreReplica {
         self.context().partition(partition)?.outcome(client, sequence)
     }
 
-    /// Closes the replica: waits end with `Closed`, waits of [`StoreReplica::admit`] with
+    /// Closes the replica: waits end with `Closed`, waits of [`StoreReplica::await_readable`] with
     /// `Unavailable`, and its tasks end after that.
     pub fn close(&self) {
         self.context().close_signal.close();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_core::id::{LogId, PartitionId, Position};
 use forebay_core::limits::READER_BARRIER_TRIES_MAX;
+use forebay_core::replica_state::Phase;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::token::Token;
 use futures::future::try_join_all;
@@ -18,8 +19,8 @@ use crate::close_signal::closed;
 use crate::connect::replica_backoff;
 use crate::context::ReplicaContext;
 use crate::partition::{Partition, not_serving};
-use crate::progress::{Phase, ReplicaProgress};
-use crate::read_options::{Read, ReadWait};
+use crate::progress::ReplicaProgress;
+use crate::read_options::{ReadOptions, ReadWait};
 
 /// The result of comparing a wait with the progress.
 enum WaitState {
@@ -74,7 +75,11 @@ impl ReplicaContext {
     }
 
     /// Waits for what a read of these partitions requests.
-    pub async fn wait_for_read(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
+    pub async fn wait_for_read(
+        &self,
+        read: &ReadOptions,
+        partitions: &[PartitionId],
+    ) -> Result<()> {
         self.close_signal.check()?;
         for partition in partitions {
             self.partition(*partition)?;
@@ -182,8 +187,8 @@ impl ReplicaContext {
         let mut updates = partition.board.watch();
         loop {
             let current = updates.borrow_and_update().clone();
-            if let Some(halted) = &current.halted {
-                return Err(halted.clone());
+            if let Some(error) = &current.fatal_error {
+                return Err(error.clone());
             }
             if current.served.log_id.is_some() && current.phase != Phase::Poisoned {
                 break;
@@ -205,26 +210,26 @@ impl ReplicaContext {
             return Err(Error::unavailable("the partition's log has no entry yet; try again"));
         };
         let barrier = barrier_entry(log_id, position, served.schema_version);
-        let mut appended = self.append_barrier(partition.at, &barrier).await;
+        let mut receipt = self.append_barrier(partition.at, &barrier).await;
         let mut backoff = replica_backoff();
         for _ in 1..READER_BARRIER_TRIES_MAX {
             // A retry re-establishes a broken connection; a duplicate barrier is harmless.
-            match &appended {
+            match &receipt {
                 Err(error) if error.code().is_retryable() => {}
                 _ => break,
             }
             tokio::time::sleep(backoff.next_wait(&*self.parts.entropy)).await;
-            appended = self.append_barrier(partition.at, &barrier).await;
+            receipt = self.append_barrier(partition.at, &barrier).await;
         }
-        let appended = match appended {
+        let receipt = match receipt {
             // The barrier's offset is below the replica's: it is another log.
-            Ok(appended) if appended.offset < served.offset_applied => Err(replaced(partition)),
-            Ok(appended) => Ok(appended),
+            Ok(receipt) if receipt.offset < served.offset_applied => Err(replaced(partition)),
+            Ok(receipt) => Ok(receipt),
             Err(error) if error.code() == ErrorCode::TokenLost => Err(replaced(partition)),
             Err(error) => Err(error),
         };
-        match appended {
-            Ok(appended) => Ok(BarrierAt { log_id, position: barrier.position(appended.offset) }),
+        match receipt {
+            Ok(receipt) => Ok(BarrierAt { log_id, position: barrier.position(receipt.offset) }),
             Err(error) => {
                 partition.board.ask_for_check();
                 Err(error)
@@ -249,8 +254,8 @@ impl ReplicaContext {
                 if self.observe_readiness(self.parts.clock.now()) {
                     return Ok(());
                 }
-                if let Some(halted) = self.halted() {
-                    return Err(halted.with_store(&self.name));
+                if let Some(error) = self.fatal_error() {
+                    return Err(error.with_store(&self.name));
                 }
                 progressed.await;
             }
@@ -260,7 +265,7 @@ impl ReplicaContext {
 
     fn not_ready(&self) -> Error {
         let status = self.status();
-        let remaining = match status.remaining {
+        let remaining = match status.bootstrap_remaining {
             Some(remaining) => format!("about {} ms remain", remaining.as_millis()),
             None => "the remaining time is not known yet".to_owned(),
         };
@@ -268,14 +273,15 @@ impl ReplicaContext {
             Some(age) => format!("age {} ms", age.as_millis()),
             None => "age unknown".to_owned(),
         };
-        let trouble = status.partitions.iter().find_map(|partition| partition.trouble.as_ref());
-        let trouble =
-            trouble.map(|trouble| format!("; a replica stalled: {trouble}")).unwrap_or_default();
+        let last_error =
+            status.partitions.iter().find_map(|partition| partition.last_error.as_ref());
+        let stalled =
+            last_error.map(|error| format!("; a replica stalled: {error}")).unwrap_or_default();
         let message = format!(
-            "not ready in time: {}, {}%, {remaining}, {age}; wait longer, or look at the reader's \
-             status{trouble}",
+            "not ready in time: {}, {}%, {remaining}, {age}; wait longer, or look at the \
+             status{stalled}",
             status.phase.name(),
-            status.percent,
+            status.bootstrap_percent,
         );
         Error::unavailable(message).with_store(&status.store)
     }
@@ -283,17 +289,17 @@ impl ReplicaContext {
     /// Returns the error of a wait on this partition whose time is over.
     pub(crate) fn overdue(&self, partition: &Partition) -> Error {
         let current = partition.board.current();
-        if !partition.serves(&current) || current.halted.is_some() {
+        if !partition.serves(&current) || current.fatal_error.is_some() {
             return not_serving(partition.at, &current).with_store(&self.name);
         }
-        let lag = current.end.0.saturating_sub(current.served.offset_applied.0);
-        let trouble = match &current.trouble {
-            Some(trouble) => format!("; the replica stalled: {trouble}"),
+        let lag = current.end_offset.0.saturating_sub(current.served.offset_applied.0);
+        let stalled = match &current.last_error {
+            Some(error) => format!("; the replica stalled: {error}"),
             None => String::new(),
         };
         let message = format!(
             "the partition did not apply the position in time, with a lag of {lag} records; wait \
-             longer, or read without the wait{trouble}"
+             longer, or read without the wait{stalled}"
         );
         Error::deadline_exceeded(message)
             .with_store(&self.name)
@@ -310,8 +316,8 @@ fn state_of_wait(
     if current.served.covers(log_id, position) {
         return Ok(if partition.serves(current) { WaitState::Done } else { WaitState::Wait });
     }
-    if let Some(halted) = &current.halted {
-        return Err(halted.clone());
+    if let Some(error) = &current.fatal_error {
+        return Err(error.clone());
     }
     Ok(match current.served.log_id {
         Some(served) if served != log_id => WaitState::OtherLog,
@@ -327,6 +333,6 @@ fn token_lost(partition: &Partition) -> Error {
 
 fn replaced(partition: &Partition) -> Error {
     let message =
-        "the partition's log was replaced, and the reader rebuilds the partition; try again";
+        "the partition's log was replaced, and the replica rebuilds the partition; try again";
     Error::unavailable(message).with_partition(partition.at.partition)
 }

@@ -9,7 +9,7 @@ use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{PartitionRef, StoreId};
 use forebay_entries::CatalogFollower;
-use forebay_log::{Alone, ChangeLog, Membership};
+use forebay_log::{ChangeLog, Membership, SingleMember};
 use forebay_snapshot::SnapshotStore;
 
 /// Dependencies that all services of a process share; the simulator supplies its own.
@@ -38,7 +38,7 @@ impl ServiceContext {
         entropy: Arc<dyn Entropy>,
     ) -> Self {
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
-        let (catalog, membership) = (Arc::new(catalog), Arc::new(Alone::default()));
+        let (catalog, membership) = (Arc::new(catalog), Arc::new(SingleMember::default()));
         Self { log, catalog, clock, entropy, membership, snapshots: None }
     }
 

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_has_one_owner_and_keeps_its_id_until_the_id_is_damaged() {
+    fn folder_has_one_owner_and_retains_its_id_unless_damaged() {
         let path = std::env::temp_dir().join(format!("forebay-data-dir-{}", std::process::id()));
         let lock = |seed| DataDir::lock(&path, &SeededEntropy::new(seed));
         let first = lock(1).unwrap();

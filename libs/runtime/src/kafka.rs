@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_refused_by_name() {
+    fn invalid_settings_are_refused_by_name() {
         let good = settings("[::1]:9092", "a.b-c_9").options().unwrap();
         assert_eq!(good.bootstrap_servers, "127.0.0.1:9092,[::1]:9092");
         for (broker, prefix, named) in [
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_brokers_are_refused_with_what_to_set() {
+    fn missing_brokers_are_refused_with_the_setting_to_use() {
         let error = KafkaSettings::default().options().unwrap_err();
         assert!(error.to_string().contains("set --brokers (FOREBAY_BROKERS) to"), "{error}");
     }

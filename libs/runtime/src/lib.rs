@@ -24,7 +24,7 @@ pub use peers::{Owner, Peers, forwarded, is_forwarded};
 pub use process::{Process, ProcessSettings};
 pub use program::{main, print_ready, run};
 pub use reconciler::{OpenResources, Reconciler, ServiceResources, StoreResource, remove_dropped};
-pub use server::{Signals, bind, check_loopback, serve};
+pub use server::{RoleServices, Signals, bind, check_loopback, serve};
 pub use settings::{
     CopySettings, DataSettings, ExportSettings, ListenSettings, ShardSettings, SnapshotSchedule,
     SnapshotSettings, SqlSettings, parse_size,

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn others_go_first() {
+    fn low_priority_runtime_runs_at_a_higher_nice_level() {
         let nice = || getpriority_process(None).unwrap();
         let (ours, background) = (nice(), LowPriorityRuntime::start("test").unwrap());
         let here = Builder::new_current_thread().build().unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tasks_have_let_go_once_it_is_dropped() {
+    async fn drop_of_the_runtime_ends_its_tasks() {
         struct SlowToDrop(Arc<AtomicBool>);
         impl Drop for SlowToDrop {
             fn drop(&mut self) {

@@ -45,7 +45,7 @@ impl Peers {
     /// # Errors
     /// `Unavailable` if the partition has no owner now, or the owner cannot be determined.
     pub async fn owner(&self, at: PartitionRef, came_with: &MetadataMap) -> Result<Owner> {
-        let is_ours = self.membership.assigned().borrow().has(at);
+        let is_ours = self.membership.assignment().borrow().has(at);
         if is_ours || is_forwarded(came_with) {
             return Ok(Owner::Here);
         }

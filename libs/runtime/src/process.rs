@@ -13,7 +13,7 @@ use tonic::service::Routes;
 use crate::context::ServiceContext;
 use crate::kafka::KafkaSettings;
 use crate::program::print_ready;
-use crate::server::{Signals, bind, check_loopback, serve};
+use crate::server::{RoleServices, Signals, bind, check_loopback, serve};
 use crate::settings::ListenSettings;
 
 /// The settings of every service that is a separate process.
@@ -72,12 +72,18 @@ impl Process {
         self.context.clone()
     }
 
-    /// Prints the ready line, and serves until SIGTERM or SIGINT; `drain` ends the streams that
-    /// never end on their own.
+    /// Prints the ready line, serves these services next to `routes` until SIGTERM or SIGINT, and
+    /// stops the services.
     ///
     /// # Errors
     /// `Internal` if the signal handlers cannot be installed.
-    pub async fn serve(self, routes: Routes, drain: impl FnOnce()) -> Result<()> {
+    pub async fn run(self, routes: Routes, services: &impl RoleServices) -> Result<()> {
+        let served = self.serve(services.add_to(routes), || services.drain()).await;
+        services.stop().await;
+        served
+    }
+
+    async fn serve(self, routes: Routes, drain: impl FnOnce()) -> Result<()> {
         let signals = Signals::listen()?;
         print_ready(self.program, self.address);
         serve(self.listener, routes, signals.received(), drain).await

@@ -9,7 +9,7 @@ use forebay_core::Result;
 use forebay_core::catalog::Catalog;
 use forebay_core::id::StoreId;
 use forebay_entries::CatalogFollower;
-use forebay_log::{Assigned, Membership};
+use forebay_log::{Membership, PartitionAssignment};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -27,14 +27,14 @@ pub trait ServiceResources: Send + Sync + 'static {
     fn close_stale(
         &self,
         catalog: &Catalog,
-        assigned: &Assigned,
+        assigned: &PartitionAssignment,
     ) -> impl Future<Output = ()> + Send;
 
     /// Opens each resource that is needed and not open; returns whether all of them are open.
     fn open_missing(
         &self,
         catalog: &Catalog,
-        assigned: &Assigned,
+        assigned: &PartitionAssignment,
     ) -> impl Future<Output = bool> + Send;
 }
 
@@ -53,7 +53,7 @@ pub struct Reconciler<R> {
 impl<R: ServiceResources> Reconciler<R> {
     /// Reconciles at each change until the catalog is closed or the task is dropped.
     pub async fn run(self) {
-        let mut assigned = self.membership.assigned();
+        let mut assigned = self.membership.assignment();
         loop {
             let changed = self.catalog.changes();
             let ours = assigned.borrow_and_update().clone();
@@ -71,15 +71,15 @@ impl<R: ServiceResources> Reconciler<R> {
     }
 
     /// Closes, then opens; returns whether everything succeeded.
-    async fn reconcile(&self, ours: &Assigned) -> bool {
+    async fn reconcile(&self, ours: &PartitionAssignment) -> bool {
         let catalog = self.catalog.catalog();
-        let joined = self.membership.take_part(&self.resources.logs(&catalog));
+        let joined = self.membership.subscribe(&self.resources.logs(&catalog));
         if let Err(error) = &joined {
             warn!(%error, "consumer group not joined yet");
         }
         self.resources.close_stale(&catalog, ours).await;
         // Other processes may now take over the partitions that are not ours any more.
-        self.membership.note_held(ours);
+        self.membership.acknowledge_assignment(ours);
         self.resources.open_missing(&catalog, ours).await && joined.is_ok()
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     use forebay_core::catalog::ControlRecord;
     use forebay_core::key::KeyType;
     use forebay_core::schema::StoreSpec;
-    use forebay_log::Alone;
+    use forebay_log::SingleMember;
     use tokio::sync::watch;
 
     use super::*;
@@ -174,9 +174,9 @@ mod tests {
             BTreeSet::new()
         }
 
-        async fn close_stale(&self, _catalog: &Catalog, _assigned: &Assigned) {}
+        async fn close_stale(&self, _catalog: &Catalog, _assigned: &PartitionAssignment) {}
 
-        async fn open_missing(&self, _catalog: &Catalog, _assigned: &Assigned) -> bool {
+        async fn open_missing(&self, _catalog: &Catalog, _assigned: &PartitionAssignment) -> bool {
             self.0.send_modify(|attempts| *attempts += 1);
             *self.0.borrow() > 1
         }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stale_resources_are_shut_down_and_others_stay() {
+    async fn stale_resources_are_shut_down_and_others_remain() {
         let (open, ended) = (OpenResources::default(), Arc::<Mutex<Vec<_>>>::default());
         for store in [1, 2, 3].map(StoreId) {
             open.lock().insert(store, Reporter(store, Arc::clone(&ended)));
@@ -209,7 +209,7 @@ mod tests {
         let (mut seen, reopen) = (attempts.subscribe(), Arc::new(Notify::new()));
         let reconciler = Reconciler {
             catalog: Arc::new(CatalogFollower::standing(Catalog::default())),
-            membership: Arc::new(Alone::default()),
+            membership: Arc::new(SingleMember::default()),
             reopen: Arc::clone(&reopen),
             resources: LateResources(attempts),
         };

@@ -1,4 +1,4 @@
-//! The gRPC server of a process: listening, serving, draining.
+//! The gRPC server of a process: the services of its roles, listening, serving, draining.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,6 +14,43 @@ use tracing::{info, warn};
 
 /// Longest wait for open requests while draining; requests that are still open are cut off.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
+
+/// The running gRPC services of a role, and the work behind them. Every service has this shape, so
+/// that its own process and a node with all roles serve, drain and stop it alike.
+pub trait RoleServices {
+    /// Adds the services to those of a server.
+    fn add_to(&self, routes: Routes) -> Routes;
+
+    /// Ends all streams, which never end by themselves; calls in flight continue.
+    fn drain(&self) {}
+
+    /// Ends the work and closes all files, so that their folders may be removed on return.
+    fn stop(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+}
+
+/// A role that a process may not have.
+impl<S: RoleServices + Sync> RoleServices for Option<S> {
+    fn add_to(&self, routes: Routes) -> Routes {
+        match self {
+            Some(services) => services.add_to(routes),
+            None => routes,
+        }
+    }
+
+    fn drain(&self) {
+        if let Some(services) = self {
+            services.drain();
+        }
+    }
+
+    async fn stop(&self) {
+        if let Some(services) = self {
+            services.stop().await;
+        }
+    }
+}
 
 /// Refuses a listen address that other hosts can reach.
 ///
@@ -121,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_loopback_is_refused_with_what_to_set() {
+    fn address_beyond_loopback_is_refused_with_the_setting_to_use() {
         let refused = check_loopback("forebay-x", SocketAddr::from(([0, 0, 0, 0], 7071)));
         let message = refused.unwrap_err().to_string();
         assert!(message.contains("forebay-x") && message.contains("127.0.0.1:7071"), "{message}");
@@ -129,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_refused_with_what_to_set() {
+    async fn port_in_use_is_refused_with_the_setting_to_use() {
         let (_listener, address) = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let message = bind(address).await.unwrap_err().to_string();
         assert!(message.contains("--listen"), "{message}");

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_and_values_in_code_have_the_same_defaults() {
+    fn flags_and_settings_in_code_have_the_same_defaults() {
         let all = TestSettings::try_parse_from(["test"]).unwrap();
         assert_eq!(all.listen.listen, SocketAddr::from(([127, 0, 0, 1], 7070)));
         assert_eq!(all.data, DataSettings::default());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn values_carry_their_units() {
+    fn setting_values_carry_their_units() {
         let arguments = ["test", "--shard-memory=1.5GiB", "--snapshot-interval=1h 30m"];
         let all = TestSettings::try_parse_from(arguments).unwrap();
         assert_eq!(all.shards.shard_memory.as_u64(), 3 << 29);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_without_a_unit_is_refused_with_the_unit_to_write() {
+    fn value_without_a_unit_is_refused_with_the_unit_to_write() {
         for argument in ["--shard-memory=256", "--sql-memory=64.5"] {
             let refusal = refusal(argument);
             assert!(refusal.contains("has no unit") && refusal.contains("MiB"), "{refusal}");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_size_is_refused() {
+    fn text_that_is_no_size_is_refused() {
         for argument in ["--shard-memory=much", "--shard-memory=-1MiB", "--shard-memory="] {
             assert!(refusal(argument).contains("such as 256MiB"), "{argument}");
         }

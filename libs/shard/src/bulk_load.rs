@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use forebay_core::Result;
-use forebay_core::fold::Documents;
+use forebay_core::fold::RowLookup;
 use forebay_core::id::PartitionRef;
 use forebay_core::key::Key;
 use forebay_core::key_order::KeyOrder;
@@ -84,7 +84,7 @@ impl BulkLoad {
     }
 }
 
-impl Documents for BulkLoad {
+impl RowLookup for BulkLoad {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(self.shard.row(key)?.map(|row| Cow::from(row.to_vec())))
     }

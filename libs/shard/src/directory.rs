@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::key_order::KeyOrder;
-use forebay_core::state_rows::Resumed;
+use forebay_core::state_rows::RestoredState;
 use forebay_core::{Error, ErrorCode, Result};
 
 use forebay_wire::v1::CopyPlan;
@@ -66,20 +66,20 @@ impl ShardDirectory {
         at: PartitionRef,
         partitions: PartitionCount,
         order: KeyOrder,
-    ) -> Result<Option<(ShardWriter, Resumed)>> {
-        let mut found: Option<(ShardWriter, Resumed)> = None;
+    ) -> Result<Option<(ShardWriter, RestoredState)>> {
+        let mut found: Option<(ShardWriter, RestoredState)> = None;
         for number in self.copies(at)?.into_iter().rev() {
             let path = self.path(at, number);
-            if found.as_ref().is_some_and(|(_, resumed)| resumed.followed.is_served) {
+            if found.as_ref().is_some_and(|(_, restored)| restored.follow_state.is_served) {
                 destroy(&path)?;
                 continue;
             }
             let opened = self.open(&path, at, order).and_then(|shard| {
                 let mut writer = ShardWriter::new(shard);
-                let resumed = writer.resume()?;
-                Ok((writer, resumed))
+                let restored = writer.resume()?;
+                Ok((writer, restored))
             });
-            let (writer, resumed) = match opened {
+            let (writer, restored) = match opened {
                 Err(error) if error.code() == ErrorCode::Corrupt => {
                     tracing::warn!(%at, %error, "damaged shard removed");
                     destroy(&path)?;
@@ -87,30 +87,32 @@ impl ShardDirectory {
                 }
                 opened => opened?,
             };
-            match resumed.filter(|resumed| resumed.state.partitions == partitions) {
-                Some(resumed) if found.is_none() || resumed.followed.is_served => {
-                    if let Some((before, _)) = found.replace((writer, resumed)) {
+            match restored.filter(|restored| restored.state.partitions == partitions) {
+                Some(restored) if found.is_none() || restored.follow_state.is_served => {
+                    if let Some((before, _)) = found.replace((writer, restored)) {
                         self.remove(before)?;
                     }
                 }
                 _ => drop(self.remove(writer)?),
             }
         }
-        if let Some((_, resumed)) = found.as_ref().filter(|(_, found)| found.followed.is_served) {
-            self.remove_passed_import(at, resumed);
+        if let Some((_, restored)) =
+            found.as_ref().filter(|(_, found)| found.follow_state.is_served)
+        {
+            self.remove_passed_import(at, restored);
         }
         Ok(found)
     }
 
     /// Removes the unfinished copy of a partition if the local shard is past the copy, because the
     /// copier has then given the copy up.
-    fn remove_passed_import(&self, at: PartitionRef, resumed: &Resumed) {
+    fn remove_passed_import(&self, at: PartitionRef, restored: &RestoredState) {
         let path = self.import_path(at);
         if !path.exists() {
             return;
         }
         let passed = Import::resume(&path).and_then(|import| match import {
-            Some(import) if import.is_passed_by(&resumed.state) => import.remove().map(|()| true),
+            Some(import) if import.is_passed_by(&restored.state) => import.remove().map(|()| true),
             _ => Ok(false),
         });
         match passed {

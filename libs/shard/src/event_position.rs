@@ -18,27 +18,30 @@ pub struct EventPosition {
     /// Offset of the event's entry.
     pub offset: Offset,
     /// Number of the event in its entry.
-    pub place: u16,
+    pub index_in_entry: u16,
 }
 
 /// Bytes of an [`EventPosition`].
 pub const EVENT_POSITION_BYTES: usize = 10;
 
 impl EventPosition {
-    /// Encodes the position so that bytes sort like positions: `offset u64 | place u16`,
+    /// Encodes the position so that bytes sort like positions: `offset u64 | index_in_entry u16`,
     /// big-endian.
     pub fn to_bytes(self) -> [u8; EVENT_POSITION_BYTES] {
         let mut bytes = [0; EVENT_POSITION_BYTES];
         bytes[..8].copy_from_slice(&self.offset.0.swap_bytes().to_le_bytes());
-        bytes[8..].copy_from_slice(&self.place.swap_bytes().to_le_bytes());
+        bytes[8..].copy_from_slice(&self.index_in_entry.swap_bytes().to_le_bytes());
         bytes
     }
 
     /// Decodes a position.
     pub fn from_bytes(bytes: [u8; EVENT_POSITION_BYTES]) -> Self {
-        let [a, b, c, d, e, f, g, h, place @ ..] = bytes;
+        let [a, b, c, d, e, f, g, h, index_in_entry @ ..] = bytes;
         let offset = u64::from_le_bytes([a, b, c, d, e, f, g, h]).swap_bytes();
-        Self { offset: Offset(offset), place: u16::from_le_bytes(place).swap_bytes() }
+        Self {
+            offset: Offset(offset),
+            index_in_entry: u16::from_le_bytes(index_in_entry).swap_bytes(),
+        }
     }
 }
 

@@ -31,7 +31,7 @@ impl Shard {
         // The floor rises before the events go, so that a reader that misses an event knows the
         // reason, even after a kill.
         self.floor.raise(below);
-        let to = EventPosition { offset: below, place: 0 }.to_bytes();
+        let to = EventPosition { offset: below, index_in_entry: 0 }.to_bytes();
         let from = EventPosition::default().to_bytes();
         let mut batch = WriteBatch::default();
         batch.put(EVENTS_FROM, below.0.to_le_bytes());
@@ -151,11 +151,11 @@ mod tests {
     use std::path::Path;
 
     use forebay_core::clock::Timestamp;
-    use forebay_core::fold::{Applied, PartitionState};
+    use forebay_core::fold::{FoldEffects, PartitionState};
     use forebay_core::id::{LogId, PartitionCount, PartitionId, PartitionRef, StoreId};
     use forebay_core::key::{Key, KeyType};
     use forebay_core::key_order::KeyOrder;
-    use forebay_core::state_rows::Followed;
+    use forebay_core::state_rows::FollowState;
     use proptest::prelude::*;
     use rocksdb::WaitForCompactOptions;
 
@@ -169,8 +169,8 @@ mod tests {
         ShardDirectory::with_events(path, Resources::new(64 << 20).unwrap())
     }
 
-    fn at(offset: u64, place: u16) -> EventPosition {
-        EventPosition { offset: Offset(offset), place }
+    fn at(offset: u64, index_in_entry: u16) -> EventPosition {
+        EventPosition { offset: Offset(offset), index_in_entry }
     }
 
     fn found_by(at: EventPosition) -> Key {
@@ -186,9 +186,9 @@ mod tests {
         state.log_id = Some(LogId(1));
         state.offset_applied = Offset(offset + 1);
         state.partition_time = Timestamp::from_micros(offset as i64);
-        let applied = Applied { writes, ..Applied::default() };
-        let followed = Followed { copy: 1, ..Followed::default() };
-        writer.apply_events(&events, &applied, &state, followed).unwrap();
+        let effects = FoldEffects { writes, ..FoldEffects::default() };
+        let follow_state = FollowState { copy: 1, ..FollowState::default() };
+        writer.apply_events(&events, &effects, &state, follow_state).unwrap();
     }
 
     /// Returns the offsets of the events, and the offsets in their index rows.
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn events_go_from_the_oldest_on_and_with_them_what_they_are_found_by() {
+    fn oldest_events_are_dropped_together_with_their_index_entries() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = directory(folder.path()).create(AT, ORDER).unwrap();
         for offset in 0..100 {
@@ -240,9 +240,9 @@ mod tests {
         assert_eq!((shard.events_from(), offsets(shard).0), (Offset(70), twice(70..100)));
 
         drop(writer);
-        let resumed = directory(folder.path()).resume(AT, PartitionCount(1), ORDER).unwrap();
-        let (mut writer, resumed) = resumed.unwrap();
-        assert_eq!(resumed.state.offset_applied, Offset(100));
+        let restored = directory(folder.path()).resume(AT, PartitionCount(1), ORDER).unwrap();
+        let (mut writer, restored) = restored.unwrap();
+        assert_eq!(restored.state.offset_applied, Offset(100));
         assert_eq!(writer.shard().events_from(), Offset(70), "a restart knows what is gone");
         write(&mut writer, 100);
         assert_eq!(offsets(writer.shard()), (twice(70..101), twice(70..101)));
@@ -251,7 +251,7 @@ mod tests {
     /// Proves that a file of events is written once: compaction moves the file and does not
     /// recompress it.
     #[test]
-    fn files_of_events_are_passed_on_as_they_are() {
+    fn event_files_are_moved_without_a_rewrite() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = directory(folder.path()).create(AT, ORDER).unwrap();
         let files = |shard: &Shard| {
@@ -281,15 +281,15 @@ mod tests {
         writer.shard().flush().unwrap();
         (10..20).for_each(|offset| write(&mut writer, offset));
         drop(writer);
-        let resumed = directory(folder.path()).resume(AT, PartitionCount(1), ORDER).unwrap();
-        let (writer, resumed) = resumed.unwrap();
-        let end = resumed.state.offset_applied.0;
+        let restored = directory(folder.path()).resume(AT, PartitionCount(1), ORDER).unwrap();
+        let (writer, restored) = restored.unwrap();
+        let end = restored.state.offset_applied.0;
         assert!(end >= 10, "what was flushed is there");
         assert_eq!(offsets(writer.shard()), (twice(0..end), twice(0..end)));
     }
 
     #[test]
-    fn a_shard_of_documents_has_no_events() {
+    fn shard_of_documents_has_no_events() {
         let folder = tempfile::tempdir().unwrap();
         let directory = ShardDirectory::new(folder.path(), Resources::new(64 << 20).unwrap());
         let writer = directory.create(AT, ORDER).unwrap();
@@ -301,8 +301,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_are_ordered_as_their_bytes(a: (u64, u16), b: (u64, u16)) {
-            let at = |(offset, place)| EventPosition { offset: Offset(offset), place };
+        fn event_positions_sort_like_their_bytes(a: (u64, u16), b: (u64, u16)) {
+            let at = |(offset, index_in_entry)| EventPosition {
+                offset: Offset(offset),
+                index_in_entry,
+            };
             let (a, b) = (at(a), at(b));
             prop_assert_eq!(a.cmp(&b), a.to_bytes().cmp(&b.to_bytes()));
             prop_assert_eq!(EventPosition::from_bytes(a.to_bytes()), a);

@@ -1,4 +1,4 @@
-//! Compaction removes expired documents, and the index rows of removed events.
+//! The bound up to which compaction removes expired documents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -7,12 +7,12 @@
 //! `proto/spec/shard.md`.
 //!
 //! ```
-//! use forebay_core::fold::{Applied, PartitionState};
+//! use forebay_core::fold::{FoldEffects, PartitionState};
 //! use forebay_core::id::{LogId, PartitionCount, PartitionId, PartitionRef, StoreId};
 //! use forebay_core::key::{Key, KeyType};
 //! use forebay_core::key_order::{Direction, KeyOrder};
 //! use forebay_core::schema::StoreSpec;
-//! use forebay_core::state_rows::Followed;
+//! use forebay_core::state_rows::FollowState;
 //! use forebay_shard::{Resources, ShardDirectory};
 //!
 //! let folder = tempfile::tempdir().unwrap();
@@ -25,8 +25,8 @@
 //! let mut state = PartitionState::new(at, PartitionCount(1));
 //! state.log_id = Some(LogId(1));
 //! let write = (Key::plain(b"ada")?, Some(b"a row".to_vec()));
-//! let applied = Applied { writes: vec![write], ..Applied::default() };
-//! writer.apply(&applied, &state, Followed::default())?;
+//! let applied = FoldEffects { writes: vec![write], ..FoldEffects::default() };
+//! writer.apply(&applied, &state, FollowState::default())?;
 //!
 //! let view = writer.shard().view()?;
 //! let mut scan = view.scan(&order.all(), Direction::Forward);
@@ -43,7 +43,6 @@ mod error;
 mod event_position;
 mod events;
 mod expiry;
-mod owned_view;
 mod resources;
 mod shard;
 mod view;
@@ -57,8 +56,7 @@ pub use directory::ShardDirectory;
 pub use engine::ROCKSDB_VERSION;
 pub use event_position::{EVENT_POSITION_BYTES, EventPosition};
 pub use events::EventScan;
-pub use owned_view::OwnedView;
 pub use resources::Resources;
 pub use shard::Shard;
-pub use view::{Scan, View};
+pub use view::{OwnedView, Scan, View};
 pub use writer::ShardWriter;

@@ -195,11 +195,11 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use forebay_core::fold::{Applied, PartitionState};
+    use forebay_core::fold::{FoldEffects, PartitionState};
     use forebay_core::id::{LogId, PartitionCount, PartitionId, PartitionRef, StoreId};
     use forebay_core::key::{Key, KeyType};
     use forebay_core::key_order::KeyOrder;
-    use forebay_core::state_rows::Followed;
+    use forebay_core::state_rows::FollowState;
 
     use rocksdb::WaitForCompactOptions;
 
@@ -207,7 +207,7 @@ mod tests {
     use crate::ShardDirectory;
 
     #[test]
-    fn filter_hides_no_write() {
+    fn filter_hides_no_written_row() {
         let folder = tempfile::tempdir().unwrap();
         let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap().with_filtered_writes();
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
@@ -223,8 +223,8 @@ mod tests {
         // Half of a thousand written keys are deleted again, and the last keys are unflushed.
         for round in 0..4_u32 {
             let written = (0..1_000).map(|it| (key(it), (it % 2 == round % 2).then(|| vec![1])));
-            let applied = Applied { writes: written.collect(), ..Applied::default() };
-            writer.apply(&applied, &state, Followed::default()).unwrap();
+            let effects = FoldEffects { writes: written.collect(), ..FoldEffects::default() };
+            writer.apply(&effects, &state, FollowState::default()).unwrap();
             for number in 0..2_000 {
                 let is_there = number < 1_000 && number % 2 == round % 2;
                 assert_eq!(found(&writer, number), is_there.then(|| vec![1]), "{number}");
@@ -249,8 +249,8 @@ mod tests {
         let mut write = |first: u32| {
             let key = |number: u32| Key::plain(&number.to_le_bytes()).unwrap();
             let writes = (first..first + 10).map(|it| (key(it), Some(vec![1]))).collect();
-            let applied = Applied { writes, ..Applied::default() };
-            writer.apply(&applied, &state, Followed::default()).unwrap();
+            let effects = FoldEffects { writes, ..FoldEffects::default() };
+            writer.apply(&effects, &state, FollowState::default()).unwrap();
         };
         write(0);
         shard.flush().unwrap();

@@ -147,7 +147,7 @@ impl Shard {
     ///
     /// # Errors
     /// `Unavailable` if the disk refuses.
-    pub fn settle_skipped(&self, until: Offset) -> Result<()> {
+    pub fn forget_skipped(&self, until: Offset) -> Result<()> {
         let mut batch = WriteBatch::default();
         batch.delete_range(skipped_key(Offset(0)), skipped_key(until.next()));
         self.write(batch, self.partition_time())

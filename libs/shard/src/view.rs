@@ -1,5 +1,7 @@
 //! Reads of many documents at one position: lookups of keys, and scans of ranges.
 
+use std::sync::Arc;
+
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{LogId, Offset, Position, SchemaVersion};
@@ -8,6 +10,7 @@ use forebay_core::key_order::{Direction, KeyRange};
 use forebay_core::row::row_expires_at;
 use forebay_core::state_rows::{HEAD, Head};
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, Snapshot};
+use self_cell::self_cell;
 
 use crate::shard::Shard;
 
@@ -153,5 +156,37 @@ impl Scan<'_> {
             }
         }
         Ok(None)
+    }
+}
+
+self_cell! {
+    struct Cell {
+        owner: Arc<Shard>,
+        #[covariant]
+        dependent: View,
+    }
+}
+
+/// A view that keeps its shard open, for reads that span several calls. Until the view is dropped,
+/// the shard stays open and the files of the view stay on the disk.
+pub struct OwnedView(Cell);
+
+impl OwnedView {
+    /// Opens a view of the current documents.
+    ///
+    /// # Errors
+    /// As [`Shard::view`].
+    pub fn open(shard: Arc<Shard>) -> Result<Self> {
+        Cell::try_new(shard, |shard| shard.view()).map(Self)
+    }
+
+    /// Returns the view.
+    pub fn view(&self) -> &View<'_> {
+        self.0.borrow_dependent()
+    }
+
+    /// Returns the shard of the view.
+    pub fn shard(&self) -> &Arc<Shard> {
+        self.0.borrow_owner()
     }
 }

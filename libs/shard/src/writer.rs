@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::key::Key;
 use forebay_core::key_order::{DOCUMENTS, KeyOrder};
-use forebay_core::state_rows::{Followed, HEAD, Resumed, STATE_FROM, STATE_TO, write_changed};
+use forebay_core::state_rows::{
+    FollowState, HEAD, RestoredState, STATE_FROM, STATE_TO, write_changed,
+};
 use forebay_core::{Error, Result};
 use rocksdb::WriteBatch;
 
@@ -38,11 +40,11 @@ impl ShardWriter {
     /// `Unavailable` if the disk refuses; `Corrupt` for a key that is invalid in this store.
     pub fn apply(
         &mut self,
-        applied: &Applied,
+        effects: &FoldEffects,
         state: &PartitionState,
-        followed: Followed,
+        follow_state: FollowState,
     ) -> Result<()> {
-        self.apply_events(&[], applied, state, followed)
+        self.apply_events(&[], effects, state, follow_state)
     }
 
     /// Writes like [`ShardWriter::apply`], and adds the rows of the entry's events.
@@ -52,11 +54,11 @@ impl ShardWriter {
     pub fn apply_events(
         &mut self,
         events: &[(EventPosition, Vec<u8>)],
-        applied: &Applied,
+        effects: &FoldEffects,
         state: &PartitionState,
-        followed: Followed,
+        follow_state: FollowState,
     ) -> Result<()> {
-        let (batch, next_outcome) = self.batch(events, applied, state, followed)?;
+        let (batch, next_outcome) = self.batch(events, effects, state, follow_state)?;
         self.shard.write(batch, state.partition_time)?;
         self.next_outcome = next_outcome;
         Ok(())
@@ -70,11 +72,11 @@ impl ShardWriter {
     pub fn try_apply_events(
         &mut self,
         events: &[(EventPosition, Vec<u8>)],
-        applied: &Applied,
+        effects: &FoldEffects,
         state: &PartitionState,
-        followed: Followed,
+        follow_state: FollowState,
     ) -> Result<bool> {
-        let (batch, next_outcome) = self.batch(events, applied, state, followed)?;
+        let (batch, next_outcome) = self.batch(events, effects, state, follow_state)?;
         let is_written = self.shard.try_write(batch, state.partition_time)?;
         if is_written {
             self.next_outcome = next_outcome;
@@ -89,26 +91,26 @@ impl ShardWriter {
     /// As [`ShardWriter::apply`].
     pub fn try_apply(
         &mut self,
-        applied: &Applied,
+        effects: &FoldEffects,
         state: &PartitionState,
-        followed: Followed,
+        follow_state: FollowState,
     ) -> Result<bool> {
-        self.try_apply_events(&[], applied, state, followed)
+        self.try_apply_events(&[], effects, state, follow_state)
     }
 
     /// Returns the changes of an entry as a batch, and the number of the next outcome.
     fn batch(
         &self,
         events: &[(EventPosition, Vec<u8>)],
-        applied: &Applied,
+        effects: &FoldEffects,
         state: &PartitionState,
-        followed: Followed,
+        follow_state: FollowState,
     ) -> Result<(WriteBatch, u64)> {
         let mut batch = WriteBatch::default();
-        if applied.drop_all {
+        if effects.drop_all {
             batch.delete_range([DOCUMENTS], [DOCUMENTS + 1]);
         }
-        put_documents(&mut batch, self.shard.order, &applied.writes)?;
+        put_documents(&mut batch, self.shard.order, &effects.writes)?;
         if !events.is_empty() {
             let part = self.shard.events()?;
             events.iter().for_each(|(at, row)| batch.put_cf(part, at.to_bytes(), row));
@@ -117,7 +119,7 @@ impl ShardWriter {
             Some(row) => batch.put(key, row),
             None => batch.delete(key),
         };
-        let next_outcome = write_changed(applied, state, followed, self.next_outcome, write);
+        let next_outcome = write_changed(effects, state, follow_state, self.next_outcome, write);
         Ok((batch, next_outcome))
     }
 
@@ -127,7 +129,7 @@ impl ShardWriter {
     /// As [`ShardWriter::apply`].
     pub fn mark_served(&mut self) -> Result<()> {
         let Some(mut head) = self.shard.head()? else { return Ok(()) };
-        head.followed.is_served = true;
+        head.follow_state.is_served = true;
         let mut batch = WriteBatch::default();
         batch.put(HEAD, head.encode());
         self.shard.write(batch, head.partition_time)
@@ -145,7 +147,7 @@ impl ShardWriter {
     }
 
     /// Loads the state that an earlier process wrote; returns `None` if nothing was written.
-    pub(crate) fn resume(&mut self) -> Result<Option<Resumed>> {
+    pub(crate) fn resume(&mut self) -> Result<Option<RestoredState>> {
         let Some(head) = self.shard.head()? else { return Ok(None) };
         let shard = &self.shard;
         if head.at != shard.partition() {
@@ -154,17 +156,17 @@ impl ShardWriter {
         }
         shard.note_time(head.partition_time);
         shard.note_durable(head.partition_time);
-        let mut resumed = head.into_resumed();
+        let mut restored = head.into_restored();
         let mut rows = shard.db.raw_iterator();
         rows.seek(STATE_FROM);
         while let Some((key, row)) = rows.item().filter(|(key, _)| *key < STATE_TO) {
-            resumed.take_row(key, row).map_err(|error| shard.with_location(error))?;
+            restored.take_row(key, row).map_err(|error| shard.with_location(error))?;
             rows.next();
         }
         rows.status().map_err(|error| shard.engine_error(&error, "reading a shard's state"))?;
         drop(rows);
-        self.next_outcome = resumed.next_outcome;
-        Ok(Some(resumed))
+        self.next_outcome = restored.next_outcome;
+        Ok(Some(restored))
     }
 }
 
@@ -188,7 +190,7 @@ pub(crate) fn put_documents(
     Ok(())
 }
 
-impl Documents for ShardWriter {
+impl RowLookup for ShardWriter {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(self.shard.row(key)?.map(|row| Cow::from(row.to_vec())))
     }

@@ -24,7 +24,7 @@ const FLUSH_EVERY: u64 = 150;
 
 /// The writer: applies entries until it is killed, and prints the flushed offsets.
 #[test]
-fn writes_until_it_is_killed() {
+fn writer_writes_until_killed() {
     let Some(dir) = std::env::var_os(WRITER_DIR) else { return };
     let world = World::new();
     let mut replica = world.resume(Path::new(&dir));
@@ -48,7 +48,7 @@ fn writes_until_it_is_killed() {
 /// reported as flushed.
 fn start_writer(dir: &Path) -> (Child, Arc<AtomicU64>, std::thread::JoinHandle<()>) {
     let mut writer = Command::new(std::env::current_exe().unwrap());
-    writer.args(["writes_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
+    writer.args(["writer_writes_until_killed", "--exact", "--nocapture", "--test-threads=1"]);
     writer.env(WRITER_DIR, dir).stdout(Stdio::piped());
     let mut child = writer.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -67,7 +67,7 @@ fn start_writer(dir: &Path) -> (Child, Arc<AtomicU64>, std::thread::JoinHandle<(
 }
 
 #[test]
-fn a_writer_that_is_killed_leaves_what_a_prefix_of_the_log_makes() {
+fn killed_writer_leaves_the_state_of_a_log_prefix() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut model = world.model();
     let mut dice = SeededRng::new(u64::from(std::process::id()));

@@ -3,11 +3,11 @@
 mod support;
 
 use forebay_core::ErrorCode;
-use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::key::Key;
 use forebay_core::limits::SHARD_LOAD_FILES_MAX;
-use forebay_core::state_rows::Followed;
+use forebay_core::state_rows::FollowState;
 use forebay_shard::{BulkLoad, ShardDirectory};
 use forebay_testkit::random::SeededRng;
 use support::*;
@@ -36,7 +36,7 @@ fn folders(dir: &std::path::Path) -> usize {
 }
 
 #[test]
-fn a_shard_that_is_loaded_makes_others_write_no_small_files() {
+fn bulk_load_causes_no_small_files_in_other_shards() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let directory = directory(dir.path());
     let mut follows = world.resume_in(&directory);
@@ -64,12 +64,12 @@ fn bulk_load_stores_the_last_row_of_each_key() {
     loading.load(&[(changed.clone(), Some(b"changed".to_vec())), (removed.clone(), None)]).unwrap();
     let mut loaded = loading.end().unwrap();
     let state = PartitionState { log_id: Some(LOG), ..PartitionState::new(LOADED, ONE) };
-    let followed = Followed { is_served: true, copy: 1, ..Followed::default() };
-    assert!(loaded.try_apply(&Applied::default(), &state, followed).unwrap());
+    let follow_state = FollowState { is_served: true, copy: 1, ..FollowState::default() };
+    assert!(loaded.try_apply(&FoldEffects::default(), &state, follow_state).unwrap());
     loaded.shard().flush().unwrap();
     drop(loaded);
-    let resumed = directory(dir.path()).resume(LOADED, ONE, world.order()).unwrap();
-    let (loaded, _) = resumed.expect("the load has ended");
+    let restored = directory(dir.path()).resume(LOADED, ONE, world.order()).unwrap();
+    let (loaded, _) = restored.expect("the load has ended");
     for (key, row) in (0..count).flat_map(rows) {
         let expected = match &key {
             key if key == changed => Some(b"changed".to_vec()),
@@ -82,7 +82,7 @@ fn bulk_load_stores_the_last_row_of_each_key() {
 }
 
 #[test]
-fn a_load_that_does_not_end_leaves_no_copy() {
+fn unfinished_load_leaves_no_copy() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     for is_given_up in [true, false] {
         let mut loading = begin(&directory(dir.path()));
@@ -93,14 +93,14 @@ fn a_load_that_does_not_end_leaves_no_copy() {
             false => drop(loading),
         }
         assert_eq!(folders(dir.path()), usize::from(!is_given_up));
-        let resumed = directory(dir.path()).resume(LOADED, ONE, world.order()).unwrap();
-        assert!(resumed.is_none());
+        let restored = directory(dir.path()).resume(LOADED, ONE, world.order()).unwrap();
+        assert!(restored.is_none());
         assert_eq!(folders(dir.path()), 0);
     }
 }
 
 #[test]
-fn a_load_that_makes_no_shard_says_why_and_leaves_nothing() {
+fn failed_load_reports_its_cause_and_leaves_no_copy() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut loading = begin(&directory(dir.path()));
     loading.load(&rows(7)).unwrap();

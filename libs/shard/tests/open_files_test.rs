@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const FILES_MAX: u64 = 100;
 
 #[test]
-fn a_shard_that_finds_no_file_left_says_what_to_raise() {
+fn shard_without_open_file_budget_names_the_limit_to_raise() {
     let definition =
         StoreSpec::documents("users", KeyType::String, 100).define(StoreId(1)).unwrap();
     let order = KeyOrder::of(&definition);

@@ -6,17 +6,17 @@ use std::ops::Bound;
 
 use forebay_core::ErrorCode;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
 use forebay_core::key::Key;
 use forebay_core::key_order::Direction;
 use forebay_core::row::row_expires_at;
-use forebay_core::state_rows::Followed;
+use forebay_core::state_rows::FollowState;
 use forebay_testkit::random::SeededRng;
 use support::*;
 
 #[test]
-fn a_long_history_with_restarts_leaves_what_the_model_says() {
+fn shard_equals_the_model_after_a_long_history_with_restarts() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let (mut model, mut dice) = (world.model(), SeededRng::new(11));
     let mut replica = world.resume(dir.path());
@@ -48,7 +48,7 @@ fn a_long_history_with_restarts_leaves_what_the_model_says() {
 }
 
 #[test]
-fn a_view_stays_at_its_position_while_others_write() {
+fn view_remains_at_its_position_during_writes() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let (mut model, mut replica) = (world.model(), world.resume(dir.path()));
     for _ in 0..100 {
@@ -74,7 +74,7 @@ fn a_view_stays_at_its_position_while_others_write() {
 }
 
 #[test]
-fn scans_go_both_ways_over_any_range_and_go_on_where_they_ended() {
+fn scans_go_both_ways_over_any_range_and_resume() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let (mut model, mut replica) = (world.model(), world.resume(dir.path()));
     for _ in 0..300 {
@@ -120,7 +120,7 @@ fn scans_go_both_ways_over_any_range_and_go_on_where_they_ended() {
 }
 
 #[test]
-fn documents_leave_the_disk_once_they_have_expired_at_a_time_that_is_on_it() {
+fn expired_documents_leave_the_disk_once_their_expiry_time_is_durable() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut replica = world.resume(dir.path());
     for _ in 0..200 {
@@ -157,23 +157,23 @@ fn documents_leave_the_disk_once_they_have_expired_at_a_time_that_is_on_it() {
 }
 
 #[test]
-fn a_copy_that_is_served_wins_over_those_that_are_not_and_they_go() {
+fn served_copy_replaces_unserved_copies() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let shards = directory(dir.path());
-    let served = |is_served| Followed { is_served, copy: 1, ..Followed::default() };
+    let served = |is_served| FollowState { is_served, copy: 1, ..FollowState::default() };
     let write = |number: u8, is_served| {
         let mut writer = shards.create(AT, world.order()).unwrap();
         let writes = vec![(Key::plain(&[number]).unwrap(), Some(vec![number]))];
-        let applied = Applied { writes, ..Applied::default() };
-        writer.apply(&applied, &PartitionState::new(AT, ONE), served(is_served)).unwrap();
+        let effects = FoldEffects { writes, ..FoldEffects::default() };
+        writer.apply(&effects, &PartitionState::new(AT, ONE), served(is_served)).unwrap();
         writer.shard().flush().unwrap();
     };
     let found = || {
         let found = shards.resume(AT, ONE, world.order()).unwrap()?;
-        let (writer, resumed) = found;
+        let (writer, restored) = found;
         let row = |number: u8| writer.shard().row(&[number]).unwrap().is_some();
         let all: Vec<_> = (1..6).filter(|number| row(*number)).collect();
-        Some((all, resumed.followed.is_served))
+        Some((all, restored.follow_state.is_served))
     };
     assert_eq!(found(), None);
     write(1, false);
@@ -191,7 +191,7 @@ fn a_copy_that_is_served_wins_over_those_that_are_not_and_they_go() {
 }
 
 #[test]
-fn a_shard_is_open_once_and_is_of_its_own_partition() {
+fn shard_is_open_once_and_of_its_own_partition() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut replica = world.resume(dir.path());
     (0..10).for_each(|_| drop(replica.step()));
@@ -214,7 +214,7 @@ fn a_shard_is_open_once_and_is_of_its_own_partition() {
 
 /// Simulates a kill during the removal of a shard, which removes files in any order.
 #[test]
-fn a_shard_of_which_files_are_missing_is_whole_or_gone() {
+fn partially_removed_shard_is_whole_or_gone() {
     let world = World::new();
     let (mut dice, mut gone) = (SeededRng::new(3), 0);
     for round in 0..24 {
@@ -235,8 +235,8 @@ fn a_shard_of_which_files_are_missing_is_whole_or_gone() {
             std::fs::remove_file(&name).unwrap_or_else(|error| panic!("{number} {name:?} {error}"));
         }
         match directory(dir.path()).resume(AT, ONE, world.order()).unwrap() {
-            Some((writer, resumed)) => {
-                assert_eq!(resumed.state, state);
+            Some((writer, restored)) => {
+                assert_eq!(restored.state, state);
                 for (key, row) in rows {
                     let found = writer.shard().row(key.as_bytes()).unwrap();
                     assert_eq!(found.as_deref(), Some(&row[..]));
@@ -252,7 +252,7 @@ fn a_shard_of_which_files_are_missing_is_whole_or_gone() {
 }
 
 #[test]
-fn damage_is_told_and_never_read() {
+fn damage_is_reported_and_never_read() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut model = world.model();
     let mut replica = world.resume(dir.path());

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{Offset, Position, SchemaVersion};
 use forebay_core::key::Key;
 use forebay_core::schema_set::SchemaSet;
-use forebay_core::state_rows::Followed;
+use forebay_core::state_rows::FollowState;
 use forebay_shard::{EventPosition, Shard, ShardWriter};
 use forebay_tasks::block_in_place;
 
@@ -61,13 +61,13 @@ pub struct EntryRun<'e> {
     /// State after the last entry.
     pub state: &'e PartitionState,
     /// Facts about the log after the last entry.
-    pub followed: Followed,
+    pub follow_state: FollowState,
 }
 
 /// An applied entry that is not written yet.
 pub struct BufferedEntry {
     /// Effects of the entry.
-    pub applied: Applied,
+    pub effects: FoldEffects,
     /// Offset in the log.
     pub offset: Offset,
     /// Position after the entry.
@@ -117,7 +117,7 @@ impl<M: Materializer> WrittenShard<M> {
     /// # Errors
     /// As the shard; the shard is unchanged then.
     pub fn write_documents(&mut self, run: &EntryRun<'_>) -> Result<()> {
-        run.entries.iter().try_for_each(|entry| self.write(&[], &entry.applied, run))
+        run.entries.iter().try_for_each(|entry| self.write(&[], &entry.effects, run))
     }
 
     /// Writes rows of a run of entries, and the state after it.
@@ -131,15 +131,15 @@ impl<M: Materializer> WrittenShard<M> {
         writes: Vec<(Key, Option<Vec<u8>>)>,
     ) -> Result<()> {
         let entries = run.entries;
-        let clients: BTreeSet<_> = entries.iter().flat_map(|it| &it.applied.clients).collect();
-        let sources: BTreeSet<_> = entries.iter().flat_map(|it| &it.applied.sources).collect();
-        let folded = Applied {
+        let clients: BTreeSet<_> = entries.iter().flat_map(|it| &it.effects.clients).collect();
+        let sources: BTreeSet<_> = entries.iter().flat_map(|it| &it.effects.sources).collect();
+        let folded = FoldEffects {
             writes,
             clients: clients.into_iter().copied().collect(),
             sources: sources.into_iter().copied().collect(),
             // A skipped record is always the last one of its run.
-            skipped: entries.last().and_then(|last| last.applied.skipped.clone()),
-            ..Applied::default()
+            skipped: entries.last().and_then(|last| last.effects.skipped.clone()),
+            ..FoldEffects::default()
         };
         self.write(events, &folded, run)
     }
@@ -148,12 +148,12 @@ impl<M: Materializer> WrittenShard<M> {
     fn write(
         &mut self,
         events: &[(EventPosition, Vec<u8>)],
-        applied: &Applied,
+        effects: &FoldEffects,
         run: &EntryRun<'_>,
     ) -> Result<()> {
-        let EntryRun { state, followed, .. } = *run;
-        if !self.writer.try_apply_events(events, applied, state, followed)? {
-            block_in_place(|| self.writer.apply_events(events, applied, state, followed))?;
+        let EntryRun { state, follow_state, .. } = *run;
+        if !self.writer.try_apply_events(events, effects, state, follow_state)? {
+            block_in_place(|| self.writer.apply_events(events, effects, state, follow_state))?;
         }
         self.is_empty = false;
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::schema_set::SchemaSet;
-use forebay_core::state_rows::Resumed;
+use forebay_core::state_rows::RestoredState;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{BulkLoad, Shard, ShardDirectory, ShardWriter};
 use parking_lot::RwLock;
@@ -105,13 +105,13 @@ impl<M: Materializer> OpenShards<M> {
 
     /// Resumes the shard that an earlier process has left for a partition; removes a shard with
     /// another format, so that it is rebuilt.
-    pub(crate) fn resume(&self, at: PartitionRef) -> Result<Option<(ShardWriter, Resumed)>> {
+    pub(crate) fn resume(&self, at: PartitionRef) -> Result<Option<(ShardWriter, RestoredState)>> {
         let ShardFolder { directory, order, partitions } = &self.folder;
-        let Some((writer, resumed)) = directory.resume(at, *partitions, *order)? else {
+        let Some((writer, restored)) = directory.resume(at, *partitions, *order)? else {
             return Ok(None);
         };
         if self.materializer.is_compatible(writer.shard(), &self.schemas)? {
-            return Ok(Some((writer, resumed)));
+            return Ok(Some((writer, restored)));
         }
         info!(%at, "shard of another format removed; rebuilding the shard from the log");
         directory.remove(writer)?;

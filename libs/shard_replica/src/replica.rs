@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::id::{Offset, PartitionRef, StoreId};
 use forebay_core::key::Key;
-use forebay_core::replica_state::{LogCursor, PartitionPhase};
-use forebay_core::state_rows::Followed;
+use forebay_core::replica_state::{LogCursor, Phase};
+use forebay_core::state_rows::FollowState;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_replica::ReplicaWriter;
 use forebay_shard::{BulkLoad, ShardWriter};
@@ -24,7 +24,7 @@ use crate::open_shards::OpenShards;
 pub(crate) struct ShardReplica<M: Materializer> {
     shards: Arc<OpenShards<M>>,
     at: PartitionRef,
-    followed: Followed,
+    follow_state: FollowState,
     served: WrittenShard<M>,
     /// A bulk load that the rebuilt shard begins with, while it is incomplete.
     loading: Option<BulkLoad>,
@@ -43,13 +43,13 @@ impl<M: Materializer> ShardReplica<M> {
     pub(crate) fn open(
         shards: Arc<OpenShards<M>>,
         served: WrittenShard<M>,
-        followed: Followed,
+        follow_state: FollowState,
     ) -> Self {
         shards.publish(&served);
         Self {
             at: served.shard().partition(),
             shards,
-            followed,
+            follow_state,
             served,
             loading: None,
             rebuilt: None,
@@ -61,11 +61,11 @@ impl<M: Materializer> ShardReplica<M> {
 
     /// Writes the buffered entries to the shard that follows the log. The entries stay buffered.
     fn write_entries(&mut self, state: &PartitionState) -> Result<()> {
-        let followed = Followed { is_served: !self.is_beside(), ..self.followed };
+        let follow_state = FollowState { is_served: !self.is_beside(), ..self.follow_state };
         self.end_load()?;
         let target = self.rebuilt.as_mut().unwrap_or(&mut self.served);
         let schemas = &self.shards.schemas;
-        let run = EntryRun { schemas, entries: &self.entries, state, followed };
+        let run = EntryRun { schemas, entries: &self.entries, state, follow_state };
         self.shards.materializer.write(target, &run)
     }
 
@@ -136,7 +136,7 @@ fn give_up(at: PartitionRef, loading: BulkLoad) {
     }
 }
 
-impl<M: Materializer> Documents for ShardReplica<M> {
+impl<M: Materializer> RowLookup for ShardReplica<M> {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         if !M::STORES_DOCUMENTS {
             return Ok(None);
@@ -223,22 +223,22 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
     }
 
     // The follower of the log, not the shard, decides whether a partition answers.
-    fn set_phase(&mut self, _phase: PartitionPhase) {}
+    fn set_phase(&mut self, _phase: Phase) {}
 
-    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
+    fn apply(&mut self, effects: &mut FoldEffects, state: &PartitionState) -> Result<()> {
         // The row of a skipped record is written with the state right after the record.
-        let is_written_now = M::STORES_DOCUMENTS || applied.skipped.is_some();
+        let is_written_now = M::STORES_DOCUMENTS || effects.skipped.is_some();
         self.entries.push(BufferedEntry {
-            applied: std::mem::take(applied),
+            effects: std::mem::take(effects),
             offset: Offset(state.offset_applied.0.saturating_sub(1)),
             position: state.position,
-            append_time: self.followed.append_time.unwrap_or(state.partition_time),
+            append_time: self.follow_state.append_time.unwrap_or(state.partition_time),
             partition_time: state.partition_time,
             schema_version: state.schema_version,
         });
         if is_written_now {
-            self.settle(state).inspect_err(|_| {
-                *applied = self.entries.pop().map(|entry| entry.applied).unwrap_or_default();
+            self.write_buffered(state).inspect_err(|_| {
+                *effects = self.entries.pop().map(|entry| entry.effects).unwrap_or_default();
             })?;
         }
         if !self.retired.is_empty() {
@@ -247,7 +247,7 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
         Ok(())
     }
 
-    fn settle(&mut self, state: &PartitionState) -> Result<()> {
+    fn write_buffered(&mut self, state: &PartitionState) -> Result<()> {
         if self.entries.is_empty() {
             return Ok(());
         }
@@ -263,7 +263,7 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
 
     fn note_cursor(&mut self, cursor: LogCursor) {
         let LogCursor { append_time, opened, copy, .. } = cursor;
-        self.followed = Followed { append_time, opened, copy, ..self.followed };
+        self.follow_state = FollowState { append_time, opened, copy, ..self.follow_state };
     }
 }
 

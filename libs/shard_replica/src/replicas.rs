@@ -1,15 +1,17 @@
-//! The replicas of one store's partitions, for the follower of its logs and for readers.
+//! The replicas of one store's partitions, for the follower of its logs and for readers, and the
+//! dependencies of replicas and shards, from the context and the settings of a service.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
-use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage, ReplicaState};
+use forebay_core::replica_state::{LogCursor, PartitionUsage, Phase, ReplicaState};
 use forebay_core::schema_set::SchemaSet;
-use forebay_core::state_rows::{Followed, Resumed};
+use forebay_core::state_rows::{FollowState, RestoredState};
 use forebay_core::{Error, Result};
-use forebay_replica::{OpenedReplica, Storage};
-use forebay_shard::Shard;
+use forebay_replica::{LogBarriers, OpenedReplica, ReplicaParts, Storage};
+use forebay_runtime::{ServiceContext, ShardSettings};
+use forebay_shard::{Resources, Shard};
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
@@ -74,9 +76,9 @@ impl<M: Materializer> ShardReplicas<M> {
 
     /// Forgets the records that a partition skipped up to this offset, whose dead letters are
     /// durable.
-    pub fn settle_skipped(&self, partition: PartitionId, until: Offset) {
+    pub fn forget_skipped(&self, partition: PartitionId, until: Offset) {
         let Some(shard) = self.0.get(partition) else { return };
-        if let Err(error) = shard.settle_skipped(until) {
+        if let Err(error) = shard.forget_skipped(until) {
             // The replica reports the records again, and the copier finds them copied.
             debug!(at = %shard.partition(), %error, "dead letters not recorded");
         }
@@ -111,24 +113,24 @@ impl<M: Materializer> Storage for ShardReplicas<M> {
     }
 
     fn open(&self, at: PartitionRef) -> Result<OpenedReplica> {
-        let Some((writer, resumed)) = self.0.resume(at)? else {
+        let Some((writer, restored)) = self.0.resume(at)? else {
             let written = WrittenShard::new(self.0.folder.create(at)?, true);
-            let followed = Followed { copy: 1, ..Followed::default() };
-            let replica = ShardReplica::open(Arc::clone(&self.0), written, followed);
+            let follow_state = FollowState { copy: 1, ..FollowState::default() };
+            let replica = ShardReplica::open(Arc::clone(&self.0), written, follow_state);
             return Ok(OpenedReplica::empty(Box::new(replica)));
         };
-        let Resumed { state, followed, outcomes, skipped, .. } = resumed;
+        let RestoredState { state, follow_state, outcomes, skipped, .. } = restored;
         let cursor = LogCursor {
             log_id: state.log_id,
-            append_time: followed.append_time,
+            append_time: follow_state.append_time,
             clock_error_us: None,
-            opened: followed.opened,
+            opened: follow_state.opened,
             drop_all_count: state.drop_all_count,
-            copy: followed.copy,
+            copy: follow_state.copy,
         };
         let written = WrittenShard::new(writer, false);
-        let writer = Box::new(ShardReplica::open(Arc::clone(&self.0), written, followed));
-        let resumed = Some(ReplicaState { state, cursor, phase: PartitionPhase::Serving });
+        let writer = Box::new(ShardReplica::open(Arc::clone(&self.0), written, follow_state));
+        let resumed = Some(ReplicaState { state, cursor, phase: Phase::Serving });
         Ok(OpenedReplica { writer, resumed, outcomes, skipped })
     }
 
@@ -137,4 +139,20 @@ impl<M: Materializer> Storage for ShardReplicas<M> {
         let (documents, row_bytes) = shard.estimate();
         PartitionUsage { documents, row_bytes, ..PartitionUsage::default() }
     }
+}
+
+/// Returns the dependencies of a replica of a service: the replica appends its barriers to the log
+/// itself, and asks no replicator for shards.
+pub fn replica_parts(context: &ServiceContext) -> ReplicaParts {
+    let ServiceContext { log, catalog, clock, entropy, .. } = context.clone();
+    let barriers = Arc::new(LogBarriers(Arc::clone(&log)));
+    ReplicaParts { log, catalog, clock, entropy, barriers, replicator: None }
+}
+
+/// Returns the resources that all shards of a process share.
+///
+/// # Errors
+/// As [`Resources::new`].
+pub fn shard_resources(settings: &ShardSettings) -> Result<Resources> {
+    Ok(Resources::new(settings.memory_bytes())?.with_direct_io(settings.direct_io))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{LogId, Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::KeyOrder;
@@ -82,9 +82,9 @@ fn state(entries: u64) -> PartitionState {
     state
 }
 
-fn entry(row: &[u8]) -> Applied {
+fn entry(row: &[u8]) -> FoldEffects {
     let write = (Key::plain(KEY).unwrap(), Some(row.to_vec()));
-    Applied { writes: vec![write], ..Applied::default() }
+    FoldEffects { writes: vec![write], ..FoldEffects::default() }
 }
 
 fn apply(writer: &mut dyn ReplicaWriter, entries: std::ops::RangeInclusive<u64>) {
@@ -114,20 +114,20 @@ fn entries_of_one_read_are_written_together() {
     let mut opened = shards.open(AT).unwrap();
     apply(&mut *opened.writer, 1..=3);
     assert_eq!(row(&shards.shard(AT.partition).unwrap()), None);
-    opened.writer.settle(&state(3)).unwrap();
-    opened.writer.settle(&state(3)).unwrap();
+    opened.writer.write_buffered(&state(3)).unwrap();
+    opened.writer.write_buffered(&state(3)).unwrap();
     let [(_, lengths)] = &shards.shared()[..] else { panic!("one shard is open") };
     assert_eq!(*lengths.lock(), [3]);
     assert_eq!(row(&shards.shard(AT.partition).unwrap()).unwrap(), [3]);
 }
 
 #[test]
-fn a_resumed_shard_has_its_position_and_closed_shards_are_not_found() {
+fn resumed_shard_has_its_position_and_closed_shards_are_not_found() {
     let folder = tempfile::tempdir().unwrap();
     let shards = run_lengths(folder.path());
     let mut opened = shards.open(AT).unwrap();
     apply(&mut *opened.writer, 1..=2);
-    opened.writer.settle(&state(2)).unwrap();
+    opened.writer.write_buffered(&state(2)).unwrap();
     drop(opened);
     assert!(shards.shard(AT.partition).is_err());
     let resumed = shards.open(AT).unwrap().resumed.unwrap();
@@ -135,12 +135,12 @@ fn a_resumed_shard_has_its_position_and_closed_shards_are_not_found() {
 }
 
 #[test]
-fn a_shard_of_another_format_is_rebuilt() {
+fn shard_of_another_format_is_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     let shards = run_lengths(folder.path());
     let mut opened = shards.open(AT).unwrap();
     apply(&mut *opened.writer, 1..=1);
-    opened.writer.settle(&state(1)).unwrap();
+    opened.writer.write_buffered(&state(1)).unwrap();
     drop(opened);
     shards.materializer().is_compatible.store(false, Ordering::Relaxed);
     let opened = shards.open(AT).unwrap();
@@ -149,7 +149,7 @@ fn a_shard_of_another_format_is_rebuilt() {
 }
 
 #[test]
-fn a_replaced_shard_is_removed_once_its_readers_have_finished() {
+fn replaced_shard_is_removed_once_its_readers_have_finished() {
     let folder = tempfile::tempdir().unwrap();
     let shards = replicas(DocumentRows, folder.path());
     let mut opened = shards.open(AT).unwrap();

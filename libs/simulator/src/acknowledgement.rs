@@ -25,7 +25,7 @@ pub(crate) trait RetriableOutcome: Sized {
 
 impl RetriableOutcome for WriteOutcome {
     async fn retry(pending: PendingWrite) -> Result<Self, WriteError> {
-        let outcome = pending.retry().await?.into_complete()?;
+        let outcome = pending.retry().await?.require_complete()?;
         let result = outcome.results.into_iter().next();
         let result = result.unwrap_or_else(|| Err(forebay::Error::internal("no result")))?;
         Ok(Self { token: outcome.token, result })
@@ -67,14 +67,14 @@ where
         };
         let error = match result {
             Ok(outcome) => {
-                world.trace.fired("write settled by its retry", is_retry.into());
+                world.trace.fired("write resolved by its retry", is_retry.into());
                 return Ok(outcome);
             }
             Err(error) => error,
         };
         let code = error.code();
-        world.note(format!("a write is not settled: {code:?}"));
-        world.trace.fired(unsettled(code), 1);
+        world.note(format!("a write is not acknowledged: {code:?}"));
+        world.trace.fired(failure_kind(code), 1);
         if matches!(code, ErrorCode::InvalidArgument | ErrorCode::NotFound) {
             return Err(format!("a write was refused: {error}"));
         }
@@ -94,7 +94,7 @@ where
         }
         tokio::time::sleep(RETRY_WAIT).await;
     }
-    Err("a change never settled".to_owned())
+    Err("a change was never acknowledged".to_owned())
 }
 
 /// Sends a batch until every change is acknowledged; returns the token of all changes.
@@ -137,10 +137,10 @@ pub(crate) async fn send_batch(
         }
         tokio::time::sleep(RETRY_WAIT).await;
     }
-    Err("a batch never settled".to_owned())
+    Err("a batch was never acknowledged".to_owned())
 }
 
-fn unsettled(code: ErrorCode) -> &'static str {
+fn failure_kind(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::UnknownOutcome => "write of unknown outcome",
         ErrorCode::LimitExceeded => "write pushed back",

@@ -36,13 +36,13 @@ struct Step {
     /// Clock just before the change was sent.
     begun: Moment,
     /// Clock when the change was acknowledged; `None` until then.
-    settled: Option<Moment>,
+    acknowledged: Option<Moment>,
 }
 
 impl Step {
     /// Returns the time before which the entry was certainly not appended.
     fn appended_from(&self, now: Moment) -> Timestamp {
-        let until = self.settled.unwrap_or(now);
+        let until = self.acknowledged.unwrap_or(now);
         self.begun.now.plus_micros(self.begun.fallen_us - until.fallen_us)
     }
 
@@ -53,7 +53,7 @@ impl Step {
 
     /// Returns whether no reader may see the state alive.
     fn must_be_expired(&self, now: Moment) -> bool {
-        let appended_until = self.settled.map(|settled| settled.high);
+        let appended_until = self.acknowledged.map(|acknowledged| acknowledged.high);
         appended_until.zip(self.ttl_us).is_some_and(|(at, ttl)| now.now >= at.plus_micros(ttl))
     }
 
@@ -79,18 +79,18 @@ impl History {
 
     /// Notes that a change is about to be sent.
     pub fn begin(&mut self, state: State, ttl_us: Option<i64>, begun: Moment) {
-        self.steps.push(Step { state, ttl_us, begun, settled: None });
+        self.steps.push(Step { state, ttl_us, begun, acknowledged: None });
     }
 
     /// Notes that the newest change is acknowledged.
-    pub fn acknowledge(&mut self, settled: Moment) {
+    pub fn acknowledge(&mut self, acknowledged: Moment) {
         if let Some(newest) = self.steps.last_mut() {
-            newest.settled.get_or_insert(settled);
+            newest.acknowledged.get_or_insert(acknowledged);
         }
     }
 
     fn is_pending(&self) -> bool {
-        self.steps.last().is_some_and(|newest| newest.settled.is_none())
+        self.steps.last().is_some_and(|newest| newest.acknowledged.is_none())
     }
 
     /// Returns the first index on the line, from `from` on, that a read may have shown; index 0 is
@@ -104,12 +104,13 @@ impl History {
 
     /// Returns the last index whose change was acknowledged when the clock had never shown
     /// `before`.
-    fn settled_before(&self, before: Timestamp) -> usize {
-        let is_older = |step: &Step| step.settled.is_some_and(|settled| settled.high < before);
+    fn acknowledged_before(&self, before: Timestamp) -> usize {
+        let is_older =
+            |step: &Step| step.acknowledged.is_some_and(|acknowledged| acknowledged.high < before);
         self.steps.iter().rposition(is_older).map_or(0, |step| step + 1)
     }
 
-    fn settled_place(&self) -> usize {
+    fn acknowledged_place(&self) -> usize {
         self.steps.len() - usize::from(self.is_pending())
     }
 
@@ -143,7 +144,7 @@ impl ExpectedState {
     /// acknowledged.
     pub fn acknowledged(&self) -> ShownHistory {
         ShownHistory(
-            self.keys.iter().map(|(key, history)| (*key, history.settled_place())).collect(),
+            self.keys.iter().map(|(key, history)| (*key, history.acknowledged_place())).collect(),
         )
     }
 
@@ -162,7 +163,7 @@ impl ExpectedState {
     ) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
         let seen = by.0.entry(key).or_default();
-        let fresh = no_older.map_or(0, |before| history.settled_before(before));
+        let fresh = no_older.map_or(0, |before| history.acknowledged_before(before));
         let from = fresh.max(*seen);
         match history.place(shown, from, now) {
             Some(place) => {
@@ -214,7 +215,7 @@ impl ExpectedState {
     ) -> Result<(), String> {
         for (key, history) in self.keys.iter().filter(|(key, _)| follows(**key)) {
             if history.is_pending() {
-                return Err(format!("key {key}: its last change never settled"));
+                return Err(format!("key {key}: its last change was never acknowledged"));
             }
             let shown = found.get(key).cloned();
             if history.place(&shown, history.steps.len(), now).is_none() {
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_may_be_behind_but_never_turns_back() {
+    fn reader_may_be_behind_but_never_goes_back() {
         let (mut expected, mut shown, now) = (three_states(), ShownHistory::default(), at(100));
         let mut local = |revision, shown: &mut ShownHistory| {
             expected.check_local(7, &state(revision), shown, None, now)
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_on_the_age_forbids_what_was_replaced_before_it() {
+    fn age_bound_excludes_states_replaced_before_it() {
         let (mut expected, now) = (three_states(), at(100));
         let mut bounded = |no_older| {
             let no_older = Some(Timestamp::from_micros(no_older));
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_catches_up_says_absent_of_nothing_acknowledged() {
+    fn caught_up_reader_has_every_acknowledged_document() {
         let mut expected = three_states();
         expected.key(7).begin(state(4), None, at(50));
         let mut shown = expected.acknowledged();
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_ends_between_two_bounds() {
+    fn expiry_is_between_two_bounds() {
         let mut expected = ExpectedState::default();
         expected.key(1).begin(state(1), Some(100), at(10));
         expected.key(1).acknowledge(at(30));
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_fell_may_have_stamped_earlier() {
+    fn fallen_clock_may_have_stamped_earlier_times() {
         let mut expected = ExpectedState::default();
         expected.key(1).begin(state(1), Some(100), at(50));
         let fallen = |micros| Moment { fallen_us: 30, high: at(60).high, ..at(micros) };
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_must_be_complete_and_nothing_else() {
+    fn final_state_must_be_complete_and_contain_nothing_else() {
         let (mut expected, now) = (ExpectedState::default(), at(9));
         expected.key(1).begin(state(1), None, at(1));
         assert!(expected.check_all(&BTreeMap::new(), |_| true, now).is_err());

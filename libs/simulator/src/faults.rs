@@ -60,63 +60,98 @@ pub(crate) async fn run(shared: Arc<WorkloadState>, stop: Arc<AtomicBool>) -> Re
 
 async fn fire(shared: &WorkloadState, fault: &'static str) -> Result<(), String> {
     let world = &shared.world;
-    let pause = |ms: u64| tokio::time::sleep(Duration::from_millis(ms));
     match fault {
-        "power cut, nothing unsynced left" => return power_cut(shared, Loss::Everything).await,
-        "power cut, torn prefix" => return power_cut(shared, Loss::TornPrefix).await,
-        "power cut, random sectors" => return power_cut(shared, Loss::RandomSectors).await,
-        "clean restart" => {
-            world.stop().await;
-            pause(world.draw(300)).await;
-            return restart(shared).await;
+        "power cut, nothing unsynced left" => power_cut(shared, Loss::Everything).await,
+        "power cut, torn prefix" => power_cut(shared, Loss::TornPrefix).await,
+        "power cut, random sectors" => power_cut(shared, Loss::RandomSectors).await,
+        "clean restart" => clean_restart(shared).await,
+        "connections cut" => {
+            world.net.cut_all();
+            Ok(())
         }
-        "connections cut" => world.net.cut_all(),
         "network unreliable" => {
-            world.net.set_faults(NetFaults {
-                cut_per_million: world.draw(20_000),
-                stall_per_million: world.draw(200_000),
-                stall_ms_max: 1 + world.draw(100),
-            });
-            pause(200 + world.draw(500)).await;
-            world.net.set_faults(NetFaults::CALM);
+            network_fault(world).await;
+            Ok(())
         }
-        "log unreliable" => {
-            world.set_log_faults(log_faults(world));
-            pause(100 + world.draw(250)).await;
-            // Duplicates from an unreliable log are before and after a reader's checkpoint.
-            if world.draw(2) == 0 {
-                restart_reader(shared, CHECKPOINTING, |_| ()).await?;
-            }
-            pause(100 + world.draw(250)).await;
-            world.set_log_faults(FaultRates::default());
+        "log unreliable" => log_fault(shared).await,
+        "clock forward" => {
+            world.clock.jump_micros(world.draw(600_000_000) as i64);
+            Ok(())
         }
-        "clock forward" => world.clock.jump_micros(world.draw(600_000_000) as i64),
-        "clock backward" => world.clock.jump_micros(-(world.draw(600_000_000) as i64)),
-        "disk full" => disk_full(world, &world.disk).await,
-        "sync fails" => {
-            world.disk.fail_syncs(1);
-            // The log stops permanently, and the process with it; a supervisor starts another
-            // process.
-            if world.log_failed(Duration::from_secs(2)).await {
-                world.trace.fired("node started after a failed sync", 1);
-            }
-            world.disk.fail_syncs(0);
-            return power_cut(shared, Loss::TornPrefix).await;
+        "clock backward" => {
+            world.clock.jump_micros(-(world.draw(600_000_000) as i64));
+            Ok(())
         }
+        "disk full" => {
+            disk_full(world, &world.disk).await;
+            Ok(())
+        }
+        "sync fails" => sync_fault(shared).await,
         "reader restarts" => {
             let chosen = world.draw(ROLES.len() as u64) as usize;
-            return restart_reader(shared, chosen, |_| ()).await;
+            restart_reader(shared, chosen, |_| ()).await
         }
         "reader's network silent" => {
-            let chosen = world.draw(ROLES.len() as u64) as usize;
-            let party = Arc::clone(&lock(&shared.readers)[chosen].party);
-            let silence = 300 + world.draw(700);
-            party.part(Duration::from_millis(silence));
-            pause(silence).await;
+            reader_silence(shared).await;
+            Ok(())
         }
-        _ => return checkpoint_fault(shared, fault).await,
+        _ => checkpoint_fault(shared, fault).await,
     }
+}
+
+async fn pause(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+async fn clean_restart(shared: &WorkloadState) -> Result<(), String> {
+    shared.world.stop().await;
+    pause(shared.world.draw(300)).await;
+    restart(shared).await
+}
+
+async fn network_fault(world: &World) {
+    world.net.set_faults(NetFaults {
+        cut_per_million: world.draw(20_000),
+        stall_per_million: world.draw(200_000),
+        stall_ms_max: 1 + world.draw(100),
+    });
+    pause(200 + world.draw(500)).await;
+    world.net.set_faults(NetFaults::CALM);
+}
+
+async fn log_fault(shared: &WorkloadState) -> Result<(), String> {
+    let world = &shared.world;
+    world.set_log_faults(log_faults(world));
+    pause(100 + world.draw(250)).await;
+    // Duplicates from an unreliable log are before and after a reader's checkpoint.
+    if world.draw(2) == 0 {
+        restart_reader(shared, CHECKPOINTING, |_| ()).await?;
+    }
+    pause(100 + world.draw(250)).await;
+    world.set_log_faults(FaultRates::default());
     Ok(())
+}
+
+/// Lets a sync fail: the log stops permanently, and the process with it; a supervisor starts
+/// another process.
+async fn sync_fault(shared: &WorkloadState) -> Result<(), String> {
+    let world = &shared.world;
+    world.disk.fail_syncs(1);
+    if world.log_failed(Duration::from_secs(2)).await {
+        world.trace.fired("node started after a failed sync", 1);
+    }
+    world.disk.fail_syncs(0);
+    power_cut(shared, Loss::TornPrefix).await
+}
+
+/// Separates a reader from the network for a while.
+async fn reader_silence(shared: &WorkloadState) {
+    let world = &shared.world;
+    let chosen = world.draw(ROLES.len() as u64) as usize;
+    let party = Arc::clone(&lock(&shared.readers)[chosen].party);
+    let silence = 300 + world.draw(700);
+    party.part(Duration::from_millis(silence));
+    pause(silence).await;
 }
 
 /// Fires a fault of the reader that writes checkpoints.
@@ -138,7 +173,7 @@ async fn checkpoint_fault(shared: &WorkloadState, fault: &'static str) -> Result
         }
         "power cut during a checkpoint" => {
             disk.die_after(1 + world.draw(5));
-            tokio::time::sleep(Duration::from_millis(50 + world.draw(250))).await;
+            pause(50 + world.draw(250)).await;
             restart_reader(shared, chosen, move |disk| disk.power_cut(loss)).await
         }
         _ => restart_reader(shared, chosen, move |disk| disk.power_cut(loss)).await,
@@ -180,7 +215,7 @@ async fn restart_reader(
     let parts = {
         let reader = &lock(&shared.readers)[chosen];
         reader.count(world);
-        reader.reader.close();
+        reader.reader.begin_close();
         reader.restart_parts()
     };
     // The reader's tasks end, and release its lock.

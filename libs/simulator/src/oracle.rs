@@ -148,7 +148,7 @@ fn equals(
         if reader.partition_of(KeyValue::Int64(key)).map_err(text)? != partition {
             continue;
         }
-        let read = reader.get(KeyValue::Int64(key));
+        let read = reader.get_document(KeyValue::Int64(key));
         let shown = read.map_err(text)?.as_ref().map(ModelDocument::from);
         if shown.as_ref() != expected.get(&key) {
             let expected = expected.get(&key);

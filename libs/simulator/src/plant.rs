@@ -16,7 +16,7 @@ use forebay_core::clock::Clock;
 use forebay_core::id::{
     ClientId, Offset, PartitionCount, PartitionId, PartitionRef, Sequence, StoreId,
 };
-use forebay_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
 use forebay_wire::entry::{decode_entry, encode_entry};
 
 use super::clock::SimClock;
@@ -203,7 +203,7 @@ impl ChangeLog for PlantedLog {
         self.inner.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let is_hit = |entry: &Bytes| {
             let holds_changes =
                 decode_entry(entry).is_ok_and(|entry| matches!(entry.body, EntryBody::Changes(_)));

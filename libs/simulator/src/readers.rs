@@ -11,7 +11,7 @@ use forebay_core::key::KeyValue;
 use forebay_core::row::Document;
 use forebay_core::{Error, Result};
 use forebay_log::disk::SimDisk;
-use forebay_reader::{CheckpointOptions, PartitionFilter, Read, Reader, ReaderOptions};
+use forebay_reader::{CheckpointOptions, PartitionFilter, ReadOptions, Reader, ReaderOptions};
 
 use super::expected_state::{Fields, ShownHistory, State};
 use super::net::Party;
@@ -76,7 +76,7 @@ fn options(world: &World, role: Role) -> ReaderOptions {
         }
         Role::Checkpointing => {
             let mut checkpoint = CheckpointOptions::new(CHECKPOINT_DIR);
-            checkpoint.every = Duration::from_millis(40 + world.draw(100));
+            checkpoint.interval = Duration::from_millis(40 + world.draw(100));
             options.checkpoint = Some(checkpoint);
         }
     }
@@ -196,16 +196,16 @@ impl SimReader {
 
     /// Counts the reader's recovery paths since it was opened.
     pub(crate) fn count(&self, world: &World) {
-        let counts = self.reader.metrics().records;
+        let counts = self.reader.metrics().counts;
         let (checkpoints, fired) = (counts.checkpoints, |what, n| world.trace.fired(what, n));
-        fired("duplicate skipped", counts.repeats);
+        fired("duplicate skipped", counts.duplicates_skipped);
         fired("tail held up and gone on", counts.log_errors);
         fired("copy built anew", counts.rebuilds);
         fired("checkpoint written", checkpoints.written);
         fired("checkpoint not written", checkpoints.failed);
         fired("checkpoint restored", checkpoints.restored);
         fired("damaged checkpoint ignored", checkpoints.damaged);
-        fired("checkpoint block mended", checkpoints.blocks_mended);
+        fired("checkpoint block repaired", checkpoints.blocks_repaired);
     }
 }
 
@@ -217,8 +217,8 @@ pub(crate) async fn read_after(
     token: &Token,
 ) -> Result<(State, Option<DocumentVersion>)> {
     let read = match world.plant() {
-        Some(Plant::TokenNotAwaited) => Read::local(),
-        _ => Read::after_token(token.clone(), WAIT_MAX),
+        Some(Plant::TokenNotAwaited) => ReadOptions::local(),
+        _ => ReadOptions::after(token.clone(), WAIT_MAX),
     };
     read_one(reader, &read, key).await
 }
@@ -230,15 +230,15 @@ pub(crate) async fn read_latest(
     key: i64,
 ) -> Result<(State, Option<DocumentVersion>)> {
     let read = match world.plant() {
-        Some(Plant::LatestWithoutBarrier) => Read::local(),
-        _ => Read::latest(WAIT_MAX),
+        Some(Plant::LatestWithoutBarrier) => ReadOptions::local(),
+        _ => ReadOptions::latest(WAIT_MAX),
     };
     read_one(reader, &read, key).await
 }
 
 async fn read_one(
     reader: &Reader,
-    read: &Read,
+    read: &ReadOptions,
     key: i64,
 ) -> Result<(State, Option<DocumentVersion>)> {
     let partitions = [reader.partition_of(KeyValue::Int64(key))?];

@@ -298,7 +298,7 @@ impl Application {
         self.note(&format!("writes key {key} under a condition that does not hold"));
         let outcome: WriteOutcome =
             send_until_acknowledged(&self.shared.world, || write.clone().send()).await?;
-        self.fired("condition not met");
+        self.fired("condition failed");
         if outcome.result == WriteResult::ConditionFailed(Some(version)) {
             return self.read_newest(key, &outcome.token).await;
         }

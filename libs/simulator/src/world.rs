@@ -12,7 +12,7 @@ use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
 use forebay_entries::CatalogFollower;
 use forebay_log::disk::sim::{Loss, SimDisk};
-use forebay_log::embedded::{CommitMode, Durability};
+use forebay_log::embedded_log::{CommitMode, Durability};
 use forebay_log::faulty::{FaultRates, FaultyLog};
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, RemoteLog};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};

@@ -4,7 +4,7 @@
 use forebay_simulator::Plant;
 
 #[test]
-fn a_seed_replays_event_by_event() {
+fn seed_replays_event_by_event() {
     for seed in [7, 8] {
         let first = forebay_simulator::run(seed).unwrap();
         let second = forebay_simulator::run(seed).unwrap();
@@ -13,7 +13,7 @@ fn a_seed_replays_event_by_event() {
 }
 
 #[test]
-fn another_seed_is_another_run() {
+fn different_seeds_give_different_runs() {
     assert_ne!(
         forebay_simulator::run(11).unwrap().digest,
         forebay_simulator::run(12).unwrap().digest
@@ -22,7 +22,7 @@ fn another_seed_is_another_run() {
 
 /// Proves that parallel runs on several threads, as in `forebay-sim`, do not interfere.
 #[test]
-fn runs_do_not_meet() {
+fn parallel_runs_do_not_interfere() {
     let alone = forebay_simulator::run(9).unwrap();
     let beside = std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -33,7 +33,7 @@ fn runs_do_not_meet() {
 }
 
 #[test]
-fn a_planted_bug_fails_the_same_way_each_time() {
+fn planted_bug_fails_the_same_way_each_time() {
     let caught = || {
         let caught = (1..=forebay_simulator::PLANT_SEEDS_MAX).find_map(|seed| {
             forebay_simulator::run_planted(seed, Plant::RetriesUnderNewSequence).err()

@@ -66,9 +66,9 @@ impl Distinct {
     }
 
     /// Returns the estimate, with its bounds at this many standard deviations.
-    pub(crate) fn estimate(&self, bounds: Option<u8>) -> Result<Estimate> {
+    pub(crate) fn estimate(&self, confidence_stddevs: Option<u8>) -> Result<Estimate> {
         let count = self.sketch.composite_estimate();
-        let deviations = match bounds {
+        let deviations = match confidence_stddevs {
             None => return Ok(Estimate { count, lower: count, upper: count }),
             Some(1) => NumStdDev::One,
             Some(2) => NumStdDev::Two,
@@ -137,7 +137,7 @@ mod tests {
     /// Proves from a few coupons up to all registers that the order does not matter and that
     /// repeats change nothing.
     #[test]
-    fn any_order_and_split_gives_the_same_estimate() {
+    fn estimate_is_equal_for_any_order_and_split() {
         for count in [0, 3, 8, 9, 90, 97, 500, 20_000] {
             let whole = of(0..count);
             let wanted = whole.estimate(Some(2)).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     /// Proves that a register above the hash length is refused; the library accepts any byte and
     /// shifts by it.
     #[test]
-    fn registers_are_below_what_hashes_have_bits() {
+    fn register_above_the_hash_length_is_refused() {
         let mut bytes = Vec::new();
         of(0..20_000).encode(&mut bytes).unwrap();
         for (mode, register) in [(0, 64), (0xf0, 64), (0xf0, 255)] {
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn few_values_are_counted_as_they_are() {
+    fn few_values_are_counted_exactly() {
         for count in 0..60 {
             assert_eq!(of(0..count).estimate(None).unwrap().count.round() as i64, count);
         }
     }
 
     #[test]
-    fn the_truth_lies_inside_the_bounds() {
+    fn true_count_is_within_the_bounds() {
         for count in [1_000, 5_000, 100_000] {
             let Estimate { count: found, lower, upper } = of(0..count).estimate(Some(3)).unwrap();
             let truth = count as f64;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_type_are_told_apart() {
+    fn values_of_every_type_are_distinguished() {
         let count = |values: &[Value]| {
             let mut distinct = Distinct::new(12).unwrap();
             values.iter().for_each(|value| distinct.insert(value));

@@ -2,7 +2,7 @@
 //! their powers are integers times a power of two. As integers, the sums do not depend on the order
 //! of the values, or on how the values were split before a merge.
 
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use num_bigint::{BigInt, BigUint, Sign};
@@ -219,14 +219,14 @@ impl ExactSum {
     }
 
     /// Decodes a sum of this power of values.
-    pub(crate) fn decode(fields: &mut Fields<'_>, power: usize) -> Result<Self> {
-        let first = i32::from(fields.u16()? as i16);
-        let count = usize::from(fields.u16()?);
+    pub(crate) fn decode(reader: &mut ByteReader<'_>, power: usize) -> Result<Self> {
+        let first = i32::from(reader.u16()? as i16);
+        let count = usize::from(reader.u16()?);
         let power = power as i32;
         if first < -17 * power || first + count as i32 > 16 * power + 2 {
             return Err(Error::corrupt("the sum is larger or finer than its values allow"));
         }
-        let limbs = (0..count).map(|_| fields.u64()).collect::<Result<_>>()?;
+        let limbs = (0..count).map(|_| reader.u64()).collect::<Result<_>>()?;
         let read = Self { first, limbs };
         let mut trimmed = read.clone();
         trimmed.trim();

@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::clock::Timestamp;
-use forebay_core::fields::Fields;
 use forebay_core::id::Position;
 use forebay_core::row::{decode_value, encode_value};
 use forebay_core::value::{FieldType, ScalarType, Value};
@@ -98,19 +98,19 @@ impl FirstLast {
     }
 
     /// Decodes a state with the same bound.
-    pub(crate) fn decode(mut self, fields: &mut Fields<'_>, input: ScalarType) -> Result<Self> {
-        let [is_latest] = fields.take()?;
-        if is_latest != u8::from(self.is_latest) || fields.u16()? != self.count {
+    pub(crate) fn decode(mut self, reader: &mut ByteReader<'_>, input: ScalarType) -> Result<Self> {
+        let [is_latest] = reader.take()?;
+        if is_latest != u8::from(self.is_latest) || reader.u16()? != self.count {
             return Err(Error::corrupt("the state has another bound than its aggregate"));
         }
-        let kept = fields.u16()?;
+        let kept = reader.u16()?;
         if kept > self.count {
             return Err(Error::corrupt("the state has too many values"));
         }
         for _ in 0..kept {
-            let time = fields.time()?;
-            let position = Position::from_bytes(&fields.take()?);
-            let value = take_value(fields, input)?;
+            let time = reader.time()?;
+            let position = Position::from_bytes(&reader.take()?);
+            let value = take_value(reader, input)?;
             let next = OrderedValue { at: EventOrder { time, position }, value };
             if self.kept.last().is_some_and(|last| last.order(&next) == Ordering::Greater) {
                 return Err(Error::corrupt("the values are not in the order of their events"));
@@ -122,12 +122,12 @@ impl FirstLast {
 }
 
 /// Takes `value_bytes u16 | value` from the front, for a value that an aggregate may store.
-pub(crate) fn take_value(fields: &mut Fields<'_>, input: ScalarType) -> Result<Value> {
-    let bytes = usize::from(fields.u16()?);
+pub(crate) fn take_value(reader: &mut ByteReader<'_>, input: ScalarType) -> Result<Value> {
+    let bytes = usize::from(reader.u16()?);
     if bytes > forebay_core::limits::AGGREGATE_ITEM_BYTES_MAX {
         return Err(Error::corrupt("a value is too long"));
     }
-    let value = decode_value(fields.bytes(bytes)?, FieldType::Scalar(input))?;
+    let value = decode_value(reader.bytes(bytes)?, FieldType::Scalar(input))?;
     if value.is_nan() {
         return Err(Error::corrupt("a value is not a number"));
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn at(time: i64, offset: u64) -> EventOrder {
-        let position = Position { epoch: Epoch(0), offset: Offset(offset), place: 0 };
+        let position = Position { epoch: Epoch(0), offset: Offset(offset), index_in_entry: 0 };
         EventOrder { time: Timestamp::from_micros(time), position }
     }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn time_comes_before_position_and_position_before_value() {
+    fn first_and_last_order_by_time_then_position_then_value() {
         assert_eq!(values(&of(true, 4, &EVENTS)), [10, 60, 30, 40]);
         assert_eq!(values(&of(false, 2, &EVENTS)), [20, 50]);
         assert_eq!(values(&of(true, 1, &EVENTS)), [40]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_split_and_order_gives_the_same() {
+    fn every_split_and_order_gives_the_same_state() {
         for (is_latest, count) in [(true, 3), (false, 3), (true, 1), (false, 1)] {
             let whole = of(is_latest, count, &EVENTS);
             for split in 0..EVENTS.len() {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::{Error, Result};
 
@@ -132,11 +132,11 @@ impl FrequentItems {
 
     /// Decodes a sketch with this number of counters, written by DataSketches in any language.
     pub(crate) fn decode(
-        fields: &mut Fields<'_>,
+        reader: &mut ByteReader<'_>,
         lg_counters: u8,
         input: ScalarType,
     ) -> Result<Self> {
-        let [preamble, version, family, lg_max, lg_now, flags, _, _] = fields.take()?;
+        let [preamble, version, family, lg_max, lg_now, flags, _, _] = reader.take()?;
         if (version, family) != (SERIAL_VERSION, FAMILY) {
             return Err(Error::corrupt("the bytes are not a sketch of frequent items"));
         }
@@ -155,15 +155,15 @@ impl FrequentItems {
                 ));
             }
         }
-        let count = fields.u32()? as usize;
-        fields.u32()?;
-        (read.weight, read.offset) = (fields.u64()?, fields.u64()?);
+        let count = reader.u32()? as usize;
+        reader.u32()?;
+        (read.weight, read.offset) = (reader.u64()?, reader.u64()?);
         if count > capacity(lg_now) || read.weight == 0 {
             return Err(Error::corrupt(
                 "the sketch has too many counters, or counters without values",
             ));
         }
-        let counts: Vec<u64> = (0..count).map(|_| fields.u64()).collect::<Result<_>>()?;
+        let counts: Vec<u64> = (0..count).map(|_| reader.u64()).collect::<Result<_>>()?;
         let counted = counts.iter().try_fold(0_u64, |sum, counter| sum.checked_add(*counter));
         if counts.contains(&0) || counted.is_none_or(|counted| counted > read.weight) {
             return Err(Error::corrupt(
@@ -171,7 +171,7 @@ impl FrequentItems {
             ));
         }
         for counter in counts {
-            let item = take_item(fields, input)?;
+            let item = take_item(reader, input)?;
             value_of(item, input)?;
             if read.counters.insert(item.into(), counter).is_some() {
                 return Err(Error::corrupt("the sketch counts a value twice"));
@@ -186,15 +186,15 @@ fn capacity(lg: u8) -> usize {
     (1_usize << lg) * 3 / 4
 }
 
-fn take_item<'b>(fields: &mut Fields<'b>, input: ScalarType) -> Result<&'b [u8]> {
+fn take_item<'b>(reader: &mut ByteReader<'b>, input: ScalarType) -> Result<&'b [u8]> {
     if input != ScalarType::String {
-        return fields.bytes(8);
+        return reader.bytes(8);
     }
-    let count = fields.u32()? as usize;
+    let count = reader.u32()? as usize;
     if count > forebay_core::limits::AGGREGATE_ITEM_BYTES_MAX {
         return Err(Error::corrupt("a value of the sketch is too long"));
     }
-    fields.bytes(count)
+    reader.bytes(count)
 }
 
 /// Returns the value of an item's bytes.
@@ -218,7 +218,7 @@ mod tests {
     use datasketches::frequencies::FrequentItemsSketch;
 
     use super::*;
-    use crate::state::byte_cursor;
+    use crate::state::byte_reader;
 
     const STRING: ScalarType = ScalarType::String;
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_lie_inside_the_stated_error() {
+    fn item_counts_are_within_the_stated_error() {
         let events = skewed();
         let frequent = of(6, &events);
         check(&frequent, events.len() as u64, "one by one");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_exact_while_there_is_room() {
+    fn item_counts_are_exact_while_they_fit() {
         let frequent = of(10, &skewed());
         assert_eq!(frequent.offset, 0);
         let top = frequent.top(500, STRING).unwrap();
@@ -305,13 +305,13 @@ mod tests {
                 assert_eq!(read.lower_bound(&item), *counter);
             }
             let written = read.serialize();
-            let again = FrequentItems::decode(&mut byte_cursor(&written), lg_counters, STRING);
+            let again = FrequentItems::decode(&mut byte_reader(&written), lg_counters, STRING);
             assert_eq!(again.unwrap(), frequent);
         }
     }
 
     #[test]
-    fn every_type_of_item_comes_back() {
+    fn every_item_type_round_trips() {
         let values = [
             (ScalarType::Bool, Value::Bool(true)),
             (ScalarType::Int32, Value::Int32(-5)),

@@ -29,7 +29,7 @@ impl FoldPlan {
     pub fn new(aggregates: Aggregates, windows: Windows) -> Result<Self> {
         let accumulates =
             aggregates.specs().iter().any(|of| *of.kind() == AggregateKind::AccumulatingCount);
-        if accumulates && windows.windows() != [Window::Lifetime] {
+        if accumulates && windows.windows() != [Window::Unbounded] {
             let advice = "an accumulating count shares a view with windows; declare a view of its \
                 own, over all time alone";
             return Err(Error::invalid_argument(advice));
@@ -60,7 +60,7 @@ impl FoldPlan {
 /// };
 ///
 /// let count = AggregateSpec::new(AggregateKind::Count, None)?;
-/// let window = Window::Sliding { length_us: 60, hop_us: 20 };
+/// let window = Window::Sliding { length_us: 60, slide_us: 20 };
 /// let windows = Windows::new(vec![window], 100)?;
 /// let plan = FoldPlan::new(Aggregates::new(vec![count])?, windows)?;
 /// let mut group = GroupTiles::default();
@@ -83,7 +83,7 @@ pub struct GroupTiles {
 }
 
 impl GroupTiles {
-    /// Returns the tiles, ordered by hop and start.
+    /// Returns the tiles, ordered by slide and start.
     pub fn tiles(&self) -> impl Iterator<Item = (TileId, &Tile)> {
         self.tiles.iter().map(|(id, tile)| (*id, tile))
     }
@@ -96,7 +96,7 @@ impl GroupTiles {
     /// Adds an event to each of its tiles, or to none; the result says why.
     ///
     /// `partition_time` is the partition time of the event's own entry. The cost is one fold for
-    /// each hop.
+    /// each slide.
     ///
     /// # Errors
     /// Returns the errors of [`Aggregates::check`]; nothing has changed then.
@@ -171,7 +171,9 @@ impl GroupTiles {
         let leaves = first_held.and_then(|(id, _)| window.leaves(*id));
         let ahead = self.tiles.range((Bound::Excluded(last), Bound::Unbounded));
         let begins = ahead.map(|(id, _)| *id).next().and_then(|id| match (id, last) {
-            (TileId::Hop { hop_us, start }, TileId::Hop { hop_us: of, .. }) if hop_us == of => {
+            (TileId::Slide { slide_us, start }, TileId::Slide { slide_us: of, .. })
+                if slide_us == of =>
+            {
                 Some(start)
             }
             _ => None,

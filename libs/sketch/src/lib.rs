@@ -4,7 +4,7 @@
 //! - An [`AggregateSpec`](forebay_core::view::AggregateSpec) specifies an aggregate.
 //! - An [`AggregateState`] holds the state so far. States of parts of a stream merge into the state
 //!   of the whole.
-//! - A [`Tile`] holds the states of all aggregates of a view for one group and one hop of time.
+//! - A [`Tile`] holds the states of all aggregates of a view for one group and one slide of time.
 //! - [`Windows`] map an event to its tiles, and a window to the tiles that it covers.
 //! - [`GroupTiles`] combine tiles and windows.
 //!

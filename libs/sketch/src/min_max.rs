@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_any_type_is_kept() {
+    fn min_and_max_of_every_type_are_found() {
         let texts = ["b", "a", "c", ""].map(|text| Value::String(text.to_owned()));
         assert_eq!(best(false, &texts), Some(Value::String(String::new())));
         assert_eq!(best(true, &texts), Some(Value::String("c".to_owned())));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_have_one_order() {
+    fn negative_zero_sorts_before_positive_zero() {
         let text = |is_greatest, zeros: [Value; 2]| format!("{:?}", best(is_greatest, &zeros));
         for zeros in [[0.0, -0.0], [-0.0, 0.0]] {
             let [wide, narrow] =

@@ -2,7 +2,7 @@
 //! powers. Central moments are computed in integers of any size, so nothing cancels and the order
 //! of the values is irrelevant; a result is rounded only when it is read.
 
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 
@@ -161,16 +161,16 @@ impl PowerSums {
     }
 
     /// Decodes a state with this number of powers.
-    pub(crate) fn decode(fields: &mut Fields<'_>, powers: u8) -> Result<Self> {
-        let count = fields.u64()?;
-        let [infinities, found] = fields.take()?;
+    pub(crate) fn decode(reader: &mut ByteReader<'_>, powers: u8) -> Result<Self> {
+        let count = reader.u64()?;
+        let [infinities, found] = reader.take()?;
         if infinities & !FLAGS_KNOWN != 0 {
             return Err(Error::corrupt("the state has more infinities than values"));
         }
         if found != powers {
             return Err(Error::corrupt("the state has other powers than its aggregate"));
         }
-        let sum = |power: u8| ExactSum::decode(fields, usize::from(power));
+        let sum = |power: u8| ExactSum::decode(reader, usize::from(power));
         let sums: Vec<_> = (1..=powers).map(sum).collect::<Result<_>>()?;
         let of_none = Self { count: 0, infinities: 0, sums };
         if count == 0 && (infinities != 0 || of_none != Self::new(powers)) {
@@ -214,14 +214,14 @@ mod tests {
     /// Proves that the spread of values far from zero is exact; raw sums of floats would lose it
     /// completely.
     #[test]
-    fn a_spread_far_from_zero_is_not_lost() {
+    fn small_spread_far_from_zero_is_not_lost() {
         let near: Vec<f64> = (0..1_000).map(|v| f64::from(v % 10)).collect();
         let far: Vec<f64> = near.iter().map(|v| v + 1e15).collect();
         assert_eq!(all(&of(&far))[1..], all(&of(&near))[1..]);
     }
 
     #[test]
-    fn no_values_and_values_alike_have_no_shape() {
+    fn empty_and_constant_samples_have_no_skewness_or_kurtosis() {
         assert_eq!(all(&of(&[])), [None; 5]);
         assert_eq!(of(&[]).sum_of_floats(), None);
         assert_eq!(all(&of(&[0.1; 7])), [Some(0.1), Some(0.0), Some(0.0), None, None]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_is_left_out_and_infinities_are_seen() {
+    fn moments_ignore_nan_and_reflect_infinities() {
         let with = |more: &[f64]| of(&[&[1.0, 3.0], more].concat());
         assert_eq!(with(&[f64::NAN]), with(&[]));
         let positive = with(&[f64::INFINITY]);

@@ -3,7 +3,7 @@
 //! and encoding a state does not change it.
 
 use datasketches::tdigest::TDigestMut;
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 
@@ -52,21 +52,21 @@ impl Quantiles {
         // Both zeros become one, because the order of two zeros depends on the processor.
         self.waiting.push(float + 0.0);
         if self.waiting.len() == WAITING_MAX {
-            self.digest = self.settled()?;
+            self.digest = self.complete_digest()?;
             self.waiting.clear();
         }
         Ok(())
     }
 
     /// Returns the digest with all values in it.
-    fn settled(&self) -> Result<TDigestMut> {
-        let mut settled = self.digest.clone();
+    fn complete_digest(&self) -> Result<TDigestMut> {
+        let mut complete = self.digest.clone();
         if !self.waiting.is_empty() {
             let mut batch = digest(self.digest.k())?;
             self.waiting.iter().for_each(|float| batch.update(*float));
-            settled.merge(&batch);
+            complete.merge(&batch);
         }
-        Ok(settled)
+        Ok(complete)
     }
 
     fn count(&self) -> u64 {
@@ -88,9 +88,9 @@ impl Quantiles {
             *self = other.clone();
             return Ok(());
         }
-        self.digest = self.settled()?;
+        self.digest = self.complete_digest()?;
         self.waiting.clear();
-        self.digest.merge(&other.settled()?);
+        self.digest.merge(&other.complete_digest()?);
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl Quantiles {
         let refused = |error| {
             Error::internal(format!("the quantiles of a t-digest could not be computed: {error}"))
         };
-        self.settled()?.quantiles(ranks).map_err(refused)
+        self.complete_digest()?.quantiles(ranks).map_err(refused)
     }
 
     /// Appends `waiting u16 | f64 *`, and the digest in the byte form of DataSketches.
@@ -111,12 +111,12 @@ impl Quantiles {
 
     /// Decodes a state with this compression; DataSketches in any language may have written the
     /// digest.
-    pub(crate) fn decode(fields: &mut Fields<'_>, k: u16) -> Result<Self> {
-        let count = usize::from(fields.u16()?);
+    pub(crate) fn decode(reader: &mut ByteReader<'_>, k: u16) -> Result<Self> {
+        let count = usize::from(reader.u16()?);
         if count >= WAITING_MAX {
             return Err(Error::corrupt("too many values are buffered"));
         }
-        let float = |_| Ok(f64::from_bits(fields.u64()?));
+        let float = |_| Ok(f64::from_bits(reader.u64()?));
         let waiting: Vec<f64> = (0..count).map(float).collect::<Result<_>>()?;
         if waiting
             .iter()
@@ -124,7 +124,7 @@ impl Quantiles {
         {
             return Err(Error::corrupt("a buffered value is not a normalised finite number"));
         }
-        let held = fields.rest();
+        let held = reader.rest();
         check_room(held)?;
         let refused = |error| Error::corrupt(format!("the bytes are not a t-digest: {error}"));
         let mut digest = TDigestMut::deserialize(held).map_err(refused)?;
@@ -145,7 +145,7 @@ impl Quantiles {
         if digest.serialize() != held {
             return Err(Error::corrupt("the t-digest is not in its canonical form"));
         }
-        fields.bytes(held.len())?;
+        reader.bytes(held.len())?;
         Ok(Self { digest, waiting })
     }
 }
@@ -181,7 +181,7 @@ fn digest(k: u16) -> Result<TDigestMut> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::byte_cursor;
+    use crate::state::byte_reader;
 
     const RANKS: [f64; 5] = [0.0, 0.01, 0.5, 0.99, 1.0];
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn again(quantiles: &Quantiles) -> Quantiles {
-        Quantiles::decode(&mut byte_cursor(&bytes_of(quantiles)), 100).unwrap()
+        Quantiles::decode(&mut byte_reader(&bytes_of(quantiles)), 100).unwrap()
     }
 
     fn scattered(count: u64) -> impl Iterator<Item = f64> {
@@ -208,7 +208,7 @@ mod tests {
     /// Proves that encoding does not compress a digest; otherwise the state would differ after each
     /// restart.
     #[test]
-    fn writing_a_state_down_changes_nothing_of_it() {
+    fn encoding_does_not_change_a_state() {
         let whole = of(scattered(3_000));
         let mut stored = of([]);
         for (number, value) in scattered(3_000).enumerate() {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_lie_close_to_the_truth() {
+    fn quantiles_are_close_to_the_true_ranks() {
         let found = of(scattered(10_007)).at(&RANKS).unwrap().unwrap();
         for (found, rank) in found.iter().zip(RANKS) {
             let error = (found / 10_006.0 - rank).abs();
@@ -236,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_made_for_centroids_that_are_not_there() {
+    fn false_centroid_counts_are_refused_without_allocation() {
         let bytes = bytes_of(&of(scattered(1_000)));
         let digest = 2 + 8 * usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
         let refused = |at: usize, forged: &[u8]| {
             let mut bytes = bytes.clone();
             bytes[digest + at..][..forged.len()].copy_from_slice(forged);
-            let error = Quantiles::decode(&mut byte_cursor(&bytes), 100).unwrap_err();
+            let error = Quantiles::decode(&mut byte_reader(&bytes), 100).unwrap_err();
             assert_eq!(error.code(), forebay_core::ErrorCode::Corrupt);
         };
         refused(CENTROIDS_COUNT_AT, &u32::MAX.to_le_bytes());
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_into_nothing_is_a_copy() {
+    fn merge_into_an_empty_digest_is_a_copy() {
         let whole = of(scattered(300));
         let mut empty = of([]);
         empty.merge(&whole).unwrap();

@@ -9,7 +9,7 @@ use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec};
 use forebay_core::{Error, Result};
 
-pub(crate) use self::codec::byte_cursor;
+pub(crate) use self::codec::byte_reader;
 
 use crate::distinct::Distinct;
 use crate::first_last::{EventOrder, FirstLast};
@@ -76,8 +76,8 @@ impl StateLayout {
             Kind::First => Self::FirstLast { is_latest: false, count: 1 },
             Kind::Last => Self::FirstLast { is_latest: true, count: 1 },
             Kind::LastN { count } => Self::FirstLast { is_latest: true, count },
-            Kind::DistinctCount { lg_k, .. } => Self::Distinct { lg_k },
-            Kind::Quantiles { k, .. } => Self::Quantiles { k },
+            Kind::ApproxCountDistinct { lg_k, .. } => Self::Distinct { lg_k },
+            Kind::ApproxQuantile { k, .. } => Self::Quantiles { k },
             Kind::TopK { lg_counters, .. } => Self::FrequentItems { lg_counters },
         }
     }
@@ -251,25 +251,25 @@ impl AggregateState {
     }
 
     fn distinct_values(&self, distinct: &Distinct) -> Result<Vec<Option<Value>>> {
-        let AggregateKind::DistinctCount { bounds, .. } = self.spec.kind() else {
+        let AggregateKind::ApproxCountDistinct { confidence_stddevs, .. } = self.spec.kind() else {
             return Err(self.mixed_up());
         };
-        let estimate = distinct.estimate(*bounds)?;
+        let estimate = distinct.estimate(*confidence_stddevs)?;
         let whole = |float: f64| Some(Value::Int64(float as i64));
         let mut values = vec![whole(estimate.count.round())];
-        if bounds.is_some() {
+        if confidence_stddevs.is_some() {
             values.extend([whole(estimate.lower.floor()), whole(estimate.upper.ceil())]);
         }
         Ok(values)
     }
 
     fn quantile_values(&self, quantiles: &Quantiles) -> Result<Vec<Option<Value>>> {
-        let AggregateKind::Quantiles { ranks, .. } = self.spec.kind() else {
+        let AggregateKind::ApproxQuantile { q, .. } = self.spec.kind() else {
             return Err(self.mixed_up());
         };
-        Ok(match quantiles.at(ranks)? {
+        Ok(match quantiles.at(q)? {
             Some(found) => found.into_iter().map(|float| Some(Value::Float64(float))).collect(),
-            None => vec![None; ranks.len()],
+            None => vec![None; q.len()],
         })
     }
 

@@ -9,7 +9,7 @@ use forebay_core::view::AggregateSpec;
 use forebay_core::{Error, Result};
 
 use crate::first_last::EventOrder;
-use crate::state::{AggregateState, byte_cursor};
+use crate::state::{AggregateState, byte_reader};
 
 /// Version of the byte form of a tile.
 const VERSION: u8 = 1;
@@ -175,23 +175,23 @@ impl Tile {
     /// # Errors
     /// Returns the errors of [`AggregateState::decode`].
     pub fn decode(aggregates: &Aggregates, tile: &[u8]) -> Result<Self> {
-        let mut fields = byte_cursor(tile);
-        let [version] = fields.take()?;
+        let mut reader = byte_reader(tile);
+        let [version] = reader.take()?;
         if version > VERSION {
             let message = format!(
                 "the tile has version {version}, and this build knows {VERSION}; upgrade this build"
             );
             return Err(Error::upgrade_needed(message));
         }
-        if version != VERSION || usize::from(fields.u16()?) != aggregates.specs().len() {
+        if version != VERSION || usize::from(reader.u16()?) != aggregates.specs().len() {
             return Err(Error::corrupt("the tile has the aggregates of another view"));
         }
         let mut states = Vec::with_capacity(aggregates.specs().len());
         for spec in aggregates.specs() {
-            let count = fields.u32()? as usize;
-            states.push(AggregateState::decode(spec, fields.bytes(count)?)?);
+            let count = reader.u32()? as usize;
+            states.push(AggregateState::decode(spec, reader.bytes(count)?)?);
         }
-        if !fields.rest().is_empty() {
+        if !reader.rest().is_empty() {
             return Err(Error::corrupt("bytes follow the end of the tile"));
         }
         Ok(Self { aggregates: aggregates.clone(), states })
@@ -212,7 +212,7 @@ mod tests {
     const FIRST: Position = Position {
         epoch: forebay_core::id::Epoch(0),
         offset: forebay_core::id::Offset(0),
-        place: 0,
+        index_in_entry: 0,
     };
 
     fn aggregates(kinds: &[AggregateKind]) -> Aggregates {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_goes_into_all_states_or_into_none() {
+    fn event_enters_all_states_or_none() {
         let aggregates = aggregates(&[AggregateKind::Count, AggregateKind::Sum]);
         let mut tile = Tile::new(&aggregates).unwrap();
         let mut refused = |inputs: &[Option<Value>]| {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_has_aggregates_and_not_too_many() {
+    fn view_needs_aggregates_up_to_a_limit() {
         let spec = AggregateSpec::new(AggregateKind::Count, None).unwrap();
         let new = |count| Aggregates::new(vec![spec.clone(); count]).map_err(|error| error.code());
         assert_eq!(new(0).unwrap_err(), ErrorCode::InvalidArgument);

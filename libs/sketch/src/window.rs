@@ -1,10 +1,10 @@
 //! Windows of event time and their tiles. All functions are arithmetic on half-open spans `[start,
 //! end)` in microseconds, also before 1970.
 //!
-//! A window moves by hops. At each moment it consists of whole tiles as long as its hop: the tile
-//! that contains the moment, and the tiles before it. Windows with the same hop share tiles, so an
-//! event goes into one tile for each distinct hop. A window is therefore exact at the grain of its
-//! hop.
+//! A window moves by slides. At each moment it consists of whole tiles as long as its slide: the
+//! tile that contains the moment, and the tiles before it. Windows with the same slide share tiles,
+//! so an event goes into one tile for each distinct slide. A window is therefore exact at the grain
+//! of its slide.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -23,7 +23,7 @@ pub trait TiledWindow {
     /// use forebay_core::view::Window;
     /// use forebay_sketch::TiledWindow;
     ///
-    /// let window = Window::Sliding { length_us: 60, hop_us: 20 };
+    /// let window = Window::Sliding { length_us: 60, slide_us: 20 };
     /// let span = window.span(Timestamp::from_micros(-5)).unwrap();
     /// assert_eq!(span, Timestamp::from_micros(-60)..Timestamp::from_micros(0));
     /// ```
@@ -40,24 +40,24 @@ pub trait TiledWindow {
 
 impl TiledWindow for Window {
     fn span(self, at: Timestamp) -> Option<Range<Timestamp>> {
-        let (hop_us, length_us) = self.lengths()?;
-        let end = start_of(at, hop_us) + i128::from(hop_us);
+        let (slide_us, length_us) = self.lengths()?;
+        let end = start_of(at, slide_us) + i128::from(slide_us);
         Some(cut(end - i128::from(length_us))..cut(end))
     }
 
     fn tiles(self, at: Timestamp) -> RangeInclusive<TileId> {
-        let Some((hop_us, length_us)) = self.lengths() else {
-            return TileId::Lifetime..=TileId::Lifetime;
+        let Some((slide_us, length_us)) = self.lengths() else {
+            return TileId::Unbounded..=TileId::Unbounded;
         };
-        let last = start_of(at, hop_us);
-        let first = last + i128::from(hop_us) - i128::from(length_us);
-        TileId::Hop { hop_us, start: cut(first) }..=TileId::Hop { hop_us, start: cut(last) }
+        let last = start_of(at, slide_us);
+        let first = last + i128::from(slide_us) - i128::from(length_us);
+        TileId::Slide { slide_us, start: cut(first) }..=TileId::Slide { slide_us, start: cut(last) }
     }
 
     fn leaves(self, tile: TileId) -> Option<Timestamp> {
-        let (hop_us, length_us) = self.lengths()?;
+        let (slide_us, length_us) = self.lengths()?;
         match tile {
-            TileId::Hop { hop_us: of, start } if of == hop_us => {
+            TileId::Slide { slide_us: of, start } if of == slide_us => {
                 Some(cut(i128::from(start.as_micros()) + i128::from(length_us)))
             }
             _ => None,
@@ -65,15 +65,15 @@ impl TiledWindow for Window {
     }
 }
 
-/// Id of a tile in a group. Ids are ordered by hop, then by start.
+/// Id of a tile in a group. Ids are ordered by slide, then by start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TileId {
     /// The tile of all time.
-    Lifetime,
-    /// A tile as long as a hop.
-    Hop {
+    Unbounded,
+    /// A tile as long as a slide.
+    Slide {
         /// Length of the tile, in microseconds.
-        hop_us: i64,
+        slide_us: i64,
         /// First moment of the tile, a multiple of its length.
         start: Timestamp,
     },
@@ -104,8 +104,8 @@ pub enum EventAdmission {
 /// use forebay_sketch::{EventAdmission, Windows};
 ///
 /// let (minute, hour) = (60_000_000, 3_600_000_000);
-/// let last_hour = Window::Sliding { length_us: hour, hop_us: minute };
-/// let windows = Windows::new(vec![last_hour, Window::Lifetime], 10 * minute)?;
+/// let last_hour = Window::Sliding { length_us: hour, slide_us: minute };
+/// let windows = Windows::new(vec![last_hour, Window::Unbounded], 10 * minute)?;
 /// let now = Timestamp::from_micros(1_750_000_000_000_000);
 /// let event = now.plus_micros(-3 * minute);
 /// assert_eq!(windows.admit(event, now), EventAdmission::Admitted);
@@ -117,9 +117,9 @@ pub enum EventAdmission {
 #[derive(Clone, Debug)]
 pub struct Windows {
     windows: Vec<Window>,
-    lateness_us: i64,
-    /// Each hop once, with the longest window of that hop.
-    hops: Vec<(i64, i64)>,
+    allowed_lateness_us: i64,
+    /// Each slide once, with the longest window of that slide.
+    slides: Vec<(i64, i64)>,
 }
 
 impl Windows {
@@ -128,8 +128,9 @@ impl Windows {
     ///
     /// # Errors
     /// Returns `InvalidArgument` for no windows, for a duplicate window, and for a length that is
-    /// not positive or not a multiple of its hop; `LimitExceeded` for too many or too long windows.
-    pub fn new(windows: Vec<Window>, lateness_us: i64) -> Result<Self> {
+    /// not positive or not a multiple of its slide; `LimitExceeded` for too many or too long
+    /// windows.
+    pub fn new(windows: Vec<Window>, allowed_lateness_us: i64) -> Result<Self> {
         if windows.is_empty() {
             return Err(Error::invalid_argument("the view has no window; declare a window"));
         }
@@ -141,15 +142,15 @@ impl Windows {
                 actual,
             ));
         }
-        if lateness_us < 0 {
+        if allowed_lateness_us < 0 {
             return Err(Error::invalid_argument(
-                "the lateness is negative; give a lateness of zero or more",
+                "the allowed lateness is negative; give a lateness of zero or more",
             ));
         }
-        if lateness_us > WINDOW_US_MAX {
-            let (limit, actual) = (WINDOW_US_MAX as u64, lateness_us as u64);
+        if allowed_lateness_us > WINDOW_US_MAX {
+            let (limit, actual) = (WINDOW_US_MAX as u64, allowed_lateness_us as u64);
             return Err(Error::limit_exceeded(
-                "the lateness is too long; shorten the lateness",
+                "the allowed lateness is too long; shorten the lateness",
                 limit,
                 actual,
             ));
@@ -161,10 +162,10 @@ impl Windows {
                 "a window is declared twice; declare each window once",
             ));
         }
-        let mut hops: Vec<(i64, i64)> = windows.iter().filter_map(|of| of.lengths()).collect();
-        hops.sort_by_key(|(hop_us, length_us)| (*hop_us, -length_us));
-        hops.dedup_by_key(|(hop_us, _)| *hop_us);
-        Ok(Self { windows, lateness_us, hops })
+        let mut slides: Vec<(i64, i64)> = windows.iter().filter_map(|of| of.lengths()).collect();
+        slides.sort_by_key(|(slide_us, length_us)| (*slide_us, -length_us));
+        slides.dedup_by_key(|(slide_us, _)| *slide_us);
+        Ok(Self { windows, allowed_lateness_us, slides })
     }
 
     /// Returns the windows.
@@ -174,8 +175,8 @@ impl Windows {
 
     /// Returns the allowed lateness: how far an event's time may be before its partition's time, in
     /// microseconds.
-    pub fn lateness_us(&self) -> i64 {
-        self.lateness_us
+    pub fn allowed_lateness_us(&self) -> i64 {
+        self.allowed_lateness_us
     }
 
     /// Returns whether an event counts, at the partition time of its own entry. An event that is
@@ -183,8 +184,8 @@ impl Windows {
     pub fn admit(&self, event: Timestamp, partition_time: Timestamp) -> EventAdmission {
         let ahead_us = event.micros_since(partition_time);
         let late_us = partition_time.micros_since(event);
-        if late_us > self.lateness_us {
-            return EventAdmission::Late { by_us: late_us - self.lateness_us };
+        if late_us > self.allowed_lateness_us {
+            return EventAdmission::Late { by_us: late_us - self.allowed_lateness_us };
         }
         if ahead_us > EVENT_AHEAD_US_MAX {
             return EventAdmission::Ahead { by_us: ahead_us - EVENT_AHEAD_US_MAX };
@@ -192,14 +193,14 @@ impl Windows {
         EventAdmission::Admitted
     }
 
-    /// Returns the tiles of an event: one for each hop, and the tile of all time.
+    /// Returns the tiles of an event: one for each slide, and the tile of all time.
     pub fn tiles_of(&self, event: Timestamp) -> impl Iterator<Item = TileId> {
-        let hop = move |(hop_us, _): &(i64, i64)| TileId::Hop {
-            hop_us: *hop_us,
-            start: cut(start_of(event, *hop_us)),
+        let slide = move |(slide_us, _): &(i64, i64)| TileId::Slide {
+            slide_us: *slide_us,
+            start: cut(start_of(event, *slide_us)),
         };
-        let lifetime = self.windows.contains(&Window::Lifetime).then_some(TileId::Lifetime);
-        lifetime.into_iter().chain(self.hops.iter().map(hop))
+        let unbounded = self.windows.contains(&Window::Unbounded).then_some(TileId::Unbounded);
+        unbounded.into_iter().chain(self.slides.iter().map(slide))
     }
 
     /// Returns whether a tile may still count at a later partition time, for any moment that is not
@@ -211,24 +212,24 @@ impl Windows {
     /// Returns the partition time from which a tile no longer counts; `None` for a tile that always
     /// counts.
     pub fn drops(&self, tile: TileId) -> Option<Timestamp> {
-        let TileId::Hop { hop_us, start } = tile else {
-            let is_kept = self.windows.contains(&Window::Lifetime);
+        let TileId::Slide { slide_us, start } = tile else {
+            let is_kept = self.windows.contains(&Window::Unbounded);
             return if is_kept { None } else { Some(Timestamp::MIN) };
         };
-        let Some((_, length_us)) = self.hops.iter().find(|(of, _)| *of == hop_us) else {
+        let Some((_, length_us)) = self.slides.iter().find(|(of, _)| *of == slide_us) else {
             return Some(Timestamp::MIN);
         };
         let leaves = i128::from(start.as_micros()) + i128::from(*length_us);
-        let drops = leaves + i128::from(self.lateness_us);
+        let drops = leaves + i128::from(self.allowed_lateness_us);
         (drops <= i64::MAX.into()).then(|| cut(drops))
     }
 }
 
-/// Returns the first moment of the hop that contains a moment. The result may be before all
+/// Returns the first moment of the slide that contains a moment. The result may be before all
 /// timestamps.
-fn start_of(at: Timestamp, hop_us: i64) -> i128 {
-    let (at, hop) = (i128::from(at.as_micros()), i128::from(hop_us));
-    at.div_euclid(hop) * hop
+fn start_of(at: Timestamp, slide_us: i64) -> i128 {
+    let (at, slide) = (i128::from(at.as_micros()), i128::from(slide_us));
+    at.div_euclid(slide) * slide
 }
 
 /// Clamps a moment to the range of timestamps.
@@ -244,14 +245,14 @@ mod tests {
 
     use super::*;
 
-    const HOUR: Window = Window::Sliding { length_us: 60, hop_us: 10 };
+    const HOUR: Window = Window::Sliding { length_us: 60, slide_us: 10 };
 
     fn time(micros: i64) -> Timestamp {
         Timestamp::from_micros(micros)
     }
 
-    fn tile(hop_us: i64, start: i64) -> TileId {
-        TileId::Hop { hop_us, start: time(start) }
+    fn tile(slide_us: i64, start: i64) -> TileId {
+        TileId::Slide { slide_us, start: time(start) }
     }
 
     #[test]
@@ -265,12 +266,12 @@ mod tests {
         let day = Window::Tumbling { length_us: 24 };
         assert_eq!(day.span(time(-1)), Some(time(-24)..time(0)));
         assert_eq!(day.tiles(time(47)), tile(24, 24)..=tile(24, 24));
-        assert_eq!(Window::Lifetime.span(time(5)), None);
-        assert_eq!(Window::Lifetime.tiles(time(5)), TileId::Lifetime..=TileId::Lifetime);
+        assert_eq!(Window::Unbounded.span(time(5)), None);
+        assert_eq!(Window::Unbounded.tiles(time(5)), TileId::Unbounded..=TileId::Unbounded);
     }
 
     #[test]
-    fn the_ends_of_time_are_no_end_of_the_process() {
+    fn ends_of_time_do_not_overflow() {
         for at in [time(i64::MIN), time(i64::MAX)] {
             for window in [HOUR, Window::Tumbling { length_us: WINDOW_US_MAX }] {
                 let span = window.span(at).unwrap();
@@ -278,16 +279,16 @@ mod tests {
                 let (first, last) = window.tiles(at).into_inner();
                 assert!(first <= last && window.leaves(first).is_some());
             }
-            let windows = Windows::new(vec![HOUR, Window::Lifetime], 5).unwrap();
+            let windows = Windows::new(vec![HOUR, Window::Unbounded], 5).unwrap();
             for tile in windows.tiles_of(at) {
                 assert!(windows.keeps(tile, at));
-                assert!(HOUR.tiles(at).contains(&tile) || tile == TileId::Lifetime);
+                assert!(HOUR.tiles(at).contains(&tile) || tile == TileId::Unbounded);
             }
         }
     }
 
     #[test]
-    fn events_are_late_or_ahead_by_what_lies_beyond() {
+    fn event_distance_beyond_the_bounds_makes_it_late_or_ahead() {
         let windows = Windows::new(vec![HOUR], 30).unwrap();
         let now = time(-100);
         assert_eq!(windows.admit(time(-130), now), EventAdmission::Admitted);
@@ -298,24 +299,24 @@ mod tests {
     }
 
     #[test]
-    fn tiles_are_kept_for_the_longest_window_and_the_lateness() {
-        let short = Window::Sliding { length_us: 20, hop_us: 10 };
+    fn tiles_are_retained_for_the_longest_window_and_the_lateness() {
+        let short = Window::Sliding { length_us: 20, slide_us: 10 };
         let windows = Windows::new(vec![short, HOUR], 7).unwrap();
         assert_eq!(windows.tiles_of(time(-3)).collect::<Vec<_>>(), [tile(10, -10)]);
         assert!(windows.keeps(tile(10, 0), time(66)));
         assert!(!windows.keeps(tile(10, 0), time(67)));
         assert!(!windows.keeps(tile(20, 0), time(0)), "no window has such tiles");
-        assert!(!windows.keeps(TileId::Lifetime, time(0)), "nor of all time");
+        assert!(!windows.keeps(TileId::Unbounded, time(0)), "nor of all time");
         assert_eq!(HOUR.leaves(tile(10, 0)), Some(time(60)));
         assert_eq!(HOUR.leaves(tile(20, 0)), None);
     }
 
     #[test]
-    fn windows_are_checked() {
-        let code = |windows: Vec<Window>, lateness_us| {
-            Windows::new(windows, lateness_us).map(|_| ()).map_err(|error| error.code())
+    fn invalid_windows_are_refused() {
+        let code = |windows: Vec<Window>, allowed_lateness_us| {
+            Windows::new(windows, allowed_lateness_us).map(|_| ()).map_err(|error| error.code())
         };
-        let sliding = |length_us, hop_us| Window::Sliding { length_us, hop_us };
+        let sliding = |length_us, slide_us| Window::Sliding { length_us, slide_us };
         let tumbling = |length_us| Window::Tumbling { length_us };
         let (invalid, limit) = (Err(ErrorCode::InvalidArgument), Err(ErrorCode::LimitExceeded));
         assert_eq!(code(vec![], 0), invalid);

@@ -15,17 +15,17 @@ use forebay_sketch::{EventAdmission, FoldPlan, GroupTiles, Tile, TileId};
 use forebay_testkit::random::SeededRng;
 use naive::{Row, counts, covered, plan, stream, values_of};
 
-const LATENESS_US: i64 = 150;
+const ALLOWED_LATENESS_US: i64 = 150;
 const SEEDS: u64 = 40;
 const ROWS: usize = 700;
 
 fn windows() -> Vec<Window> {
     vec![
         Window::Tumbling { length_us: 500 },
-        Window::Sliding { length_us: 100, hop_us: 10 },
-        Window::Sliding { length_us: 600, hop_us: 10 },
-        Window::Sliding { length_us: 3_000, hop_us: 250 },
-        Window::Lifetime,
+        Window::Sliding { length_us: 100, slide_us: 10 },
+        Window::Sliding { length_us: 600, slide_us: 10 },
+        Window::Sliding { length_us: 3_000, slide_us: 250 },
+        Window::Unbounded,
     ]
 }
 
@@ -46,7 +46,7 @@ fn fold(plan: &FoldPlan, rows: &[Row], mut restarts: impl FnMut() -> bool) -> Gr
         let inputs = row.inputs(plan);
         let partition_time = Timestamp::from_micros(row.partition_time);
         let admission = group.insert(plan, &row.event(&inputs), partition_time).unwrap();
-        let late_us = row.partition_time - row.time - LATENESS_US;
+        let late_us = row.partition_time - row.time - ALLOWED_LATENESS_US;
         let expected = match late_us {
             1.. => EventAdmission::Late { by_us: late_us },
             _ => EventAdmission::Admitted,
@@ -90,8 +90,8 @@ fn check(spec: &AggregateSpec, values: &[Value], found: &[Option<Value>]) {
         }
         Kind::Min => expect(found, best(values, Ordering::Less), &name),
         Kind::Max => expect(found, best(values, Ordering::Greater), &name),
-        Kind::DistinctCount { .. } => check_distinct(values, found, &name),
-        Kind::Quantiles { ranks, .. } => check_quantiles(ranks, values, found, &name),
+        Kind::ApproxCountDistinct { .. } => check_distinct(values, found, &name),
+        Kind::ApproxQuantile { q, .. } => check_quantiles(q, values, found, &name),
         Kind::TopK { count, lg_counters } => {
             check_top(usize::from(*count), *lg_counters, values, found, &name);
         }
@@ -210,8 +210,8 @@ fn moments(dice: &mut SeededRng, rows: &[Row]) -> Vec<i64> {
 }
 
 #[test]
-fn every_value_is_the_naive_models() {
-    let plan = plan(windows(), LATENESS_US);
+fn every_value_equals_the_naive_model() {
+    let plan = plan(windows(), ALLOWED_LATENESS_US);
     for seed in 0..SEEDS {
         println!("seed {seed}");
         let mut dice = SeededRng::new(seed);
@@ -221,7 +221,7 @@ fn every_value_is_the_naive_models() {
         for at in moments(&mut dice, &rows) {
             for window in windows() {
                 let found = group.values(&plan, window, Timestamp::from_micros(at)).unwrap();
-                check_all(&plan, &covered(&rows, window, LATENESS_US, at), &found);
+                check_all(&plan, &covered(&rows, window, ALLOWED_LATENESS_US, at), &found);
             }
         }
     }
@@ -229,13 +229,16 @@ fn every_value_is_the_naive_models() {
 
 fn is_independent_of_order(spec: &AggregateSpec) -> bool {
     let kind = spec.kind();
-    !matches!(kind, AggregateKind::Quantiles { .. } | AggregateKind::TopK { lg_counters: 3, .. })
+    !matches!(
+        kind,
+        AggregateKind::ApproxQuantile { .. } | AggregateKind::TopK { lg_counters: 3, .. }
+    )
 }
 
 /// Proves that order-independent values are equal to the last bit, for any floats and integers.
 #[test]
 fn parts_of_a_stream_merge_in_any_order_to_the_same_bits() {
-    let plan = plan(windows(), LATENESS_US);
+    let plan = plan(windows(), ALLOWED_LATENESS_US);
     for seed in 0..SEEDS {
         println!("seed {seed}");
         let mut dice = SeededRng::new(seed);
@@ -266,7 +269,7 @@ fn parts_of_a_stream_merge_in_any_order_to_the_same_bits() {
                         place += 1;
                     }
                 }
-                let covered = covered(&rows, window, LATENESS_US, at);
+                let covered = covered(&rows, window, ALLOWED_LATENESS_US, at);
                 if seed % 2 == 1 {
                     check_all(&plan, &covered, &found);
                 }
@@ -278,8 +281,8 @@ fn parts_of_a_stream_merge_in_any_order_to_the_same_bits() {
 /// Proves that a training set gets the values that were served: equal bytes, sketches included,
 /// although one of the two folds restarted repeatedly and dropped its old tiles.
 #[test]
-fn the_same_events_give_the_same_bits_whatever_happened_meanwhile() {
-    let plan = plan(windows(), LATENESS_US);
+fn same_events_give_the_same_bits_despite_restarts_and_dropped_tiles() {
+    let plan = plan(windows(), ALLOWED_LATENESS_US);
     for seed in 0..SEEDS / 2 {
         println!("seed {seed}");
         let mut dice = SeededRng::new(seed);
@@ -309,8 +312,8 @@ fn the_same_events_give_the_same_bits_whatever_happened_meanwhile() {
 
 /// Proves that values change at each announced moment and at no moment between.
 #[test]
-fn values_change_when_they_are_said_to() {
-    let plan = plan(windows(), LATENESS_US);
+fn values_change_exactly_at_their_announced_moments() {
+    let plan = plan(windows(), ALLOWED_LATENESS_US);
     for seed in 0..8 {
         println!("seed {seed}");
         let rows = stream(&mut SeededRng::new(seed), 40, false);
@@ -329,7 +332,7 @@ fn values_change_when_they_are_said_to() {
             let last = of(at.plus_micros(1_000_000));
             assert_eq!(last, of(at));
             match window {
-                Window::Lifetime => assert_eq!(changes, 0),
+                Window::Unbounded => assert_eq!(changes, 0),
                 _ => {
                     assert!(changes > 0);
                     let empty = Tile::new(plan.aggregates()).unwrap().values().unwrap();
@@ -337,6 +340,6 @@ fn values_change_when_they_are_said_to() {
                 }
             }
         }
-        assert!(group.tiles().any(|(id, _)| id == TileId::Lifetime));
+        assert!(group.tiles().any(|(id, _)| id == TileId::Unbounded));
     }
 }

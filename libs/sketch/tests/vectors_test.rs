@@ -9,7 +9,7 @@ use forebay_core::id::{Epoch, Offset, Position};
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec};
 use forebay_sketch::{AggregateState, Aggregates, Event, EventOrder, Tile};
-use forebay_testkit::vectors::{check, read};
+use forebay_testkit::vectors::{self, check, read};
 use serde_json::{Value as Json, json};
 
 const COMMAND: &str = "cargo test --workspace --test vectors_test";
@@ -53,7 +53,7 @@ impl Numbers {
 
 /// Returns the event of the n-th value: its time and its offset are both n.
 fn at(number: u64) -> EventOrder {
-    let position = Position { epoch: Epoch(0), offset: Offset(number), place: 0 };
+    let position = Position { epoch: Epoch(0), offset: Offset(number), index_in_entry: 0 };
     EventOrder { time: Timestamp::from_micros(number as i64), position }
 }
 
@@ -95,8 +95,10 @@ fn written(value: &Option<Value>) -> Json {
 fn parameters(kind: &AggregateKind) -> Json {
     match kind {
         AggregateKind::LastN { count } => json!({"count": count}),
-        AggregateKind::DistinctCount { lg_k, bounds } => json!({"lg_k": lg_k, "bounds": bounds}),
-        AggregateKind::Quantiles { ranks, k } => json!({"ranks": ranks, "k": k}),
+        AggregateKind::ApproxCountDistinct { lg_k, confidence_stddevs } => {
+            json!({"lg_k": lg_k, "bounds": confidence_stddevs})
+        }
+        AggregateKind::ApproxQuantile { q, k } => json!({"ranks": q, "k": k}),
         AggregateKind::TopK { count, lg_counters } => {
             json!({"count": count, "lg_counters": lg_counters})
         }
@@ -108,10 +110,10 @@ fn parameters(kind: &AggregateKind) -> Json {
 fn sketch_of(kind: &AggregateKind, state: &[u8]) -> Option<Vec<u8>> {
     let waiting = || usize::from(u16::from_le_bytes([state[2], state[3]]));
     match kind {
-        AggregateKind::DistinctCount { .. } | AggregateKind::TopK { .. } => {
+        AggregateKind::ApproxCountDistinct { .. } | AggregateKind::TopK { .. } => {
             Some(state[2..].to_vec())
         }
-        AggregateKind::Quantiles { .. } => Some(state[4 + 8 * waiting()..].to_vec()),
+        AggregateKind::ApproxQuantile { .. } => Some(state[4 + 8 * waiting()..].to_vec()),
         _ => None,
     }
 }
@@ -121,7 +123,7 @@ fn state_vector(kind: AggregateKind, input: Option<ScalarType>, numbers: Numbers
     let state = summary(&spec, numbers);
     let (bytes, values) = (bytes_of(&state), state.values().unwrap());
     let mut vector = json!({
-        "kind": spec.kind().name(),
+        "kind": vectors::aggregate_name(spec.kind()),
         "input": input.map(ScalarType::name),
         "parameters": parameters(spec.kind()),
         "numbers": numbers.json(),
@@ -146,8 +148,8 @@ fn kinds() -> Vec<AggregateKind> {
 
 fn sketches() -> [AggregateKind; 3] {
     [
-        AggregateKind::DistinctCount { lg_k: 8, bounds: Some(2) },
-        AggregateKind::Quantiles { ranks: vec![0.0, 0.25, 0.5, 0.99, 1.0], k: 50 },
+        AggregateKind::ApproxCountDistinct { lg_k: 8, confidence_stddevs: Some(2) },
+        AggregateKind::ApproxQuantile { q: vec![0.0, 0.25, 0.5, 0.99, 1.0], k: 50 },
         AggregateKind::TopK { count: 3, lg_counters: 5 },
     ]
 }
@@ -210,7 +212,7 @@ fn made() -> Json {
             floats as the hex of their bits. `sketch_hex` is what DataSketches reads.",
         "states": states(),
         "tiles": [{
-            "aggregates": tile_kinds().iter().map(AggregateKind::name).collect::<Vec<_>>(),
+            "aggregates": tile_kinds().iter().map(vectors::aggregate_name).collect::<Vec<_>>(),
             "input": "int64",
             "integers": ["0", "-5", "-10"],
             "values": tile().values().unwrap().iter().map(written).collect::<Vec<_>>(),
@@ -221,7 +223,7 @@ fn made() -> Json {
 
 fn named_spec(vector: &Json) -> Arc<AggregateSpec> {
     let name = vector["kind"].as_str().unwrap();
-    let kind = kinds().into_iter().find(|kind| kind.name() == name).unwrap();
+    let kind = kinds().into_iter().find(|kind| vectors::aggregate_name(kind) == name).unwrap();
     let scalars = forebay_testkit::random::SCALAR_TYPES;
     let input = vector["input"].as_str();
     spec(kind, scalars.into_iter().find(|scalar| Some(scalar.name()) == input))
@@ -232,7 +234,7 @@ fn text<'v>(vector: &'v Json, name: &str) -> &'v str {
 }
 
 #[test]
-fn the_bytes_of_states_are_those_of_the_vectors() {
+fn aggregate_states_match_the_golden_vectors() {
     check(OURS, &made(), COMMAND);
     let held: Json = read(OURS);
     let states = held["states"].as_array().unwrap();
@@ -254,8 +256,8 @@ fn the_bytes_of_states_are_those_of_the_vectors() {
 /// Returns a state around a sketch that DataSketches for Java wrote.
 fn around(spec: &AggregateSpec, sketch: &[u8]) -> Vec<u8> {
     let before: &[u8] = match spec.kind() {
-        AggregateKind::DistinctCount { .. } => &[VERSION, TAG_DISTINCT],
-        AggregateKind::Quantiles { .. } => &[VERSION, TAG_QUANTILES, 0, 0],
+        AggregateKind::ApproxCountDistinct { .. } => &[VERSION, TAG_DISTINCT],
+        AggregateKind::ApproxQuantile { .. } => &[VERSION, TAG_QUANTILES, 0, 0],
         _ => &[VERSION, TAG_FREQUENT],
     };
     [before, sketch].concat()
@@ -270,7 +272,7 @@ fn float(value: &Option<Value>) -> f64 {
 }
 
 #[test]
-fn sketches_of_java_are_read_and_go_on() {
+fn java_sketches_are_decoded_and_accept_more_values() {
     let held: Json = read(JAVAS);
     let sketches = held["sketches"].as_array().unwrap();
     for vector in sketches {
@@ -286,8 +288,8 @@ fn sketches_of_java_are_read_and_go_on() {
         let expected = &vector["values"];
         match spec.kind() {
             // Equal hashes give equal registers, and therefore the same estimate to the last bit.
-            AggregateKind::DistinctCount { .. } => assert_eq!(found, ours.values().unwrap()),
-            AggregateKind::Quantiles { ranks, .. } => {
+            AggregateKind::ApproxCountDistinct { .. } => assert_eq!(found, ours.values().unwrap()),
+            AggregateKind::ApproxQuantile { q, .. } => {
                 assert_eq!(
                     hex::encode(bytes_of(&state)),
                     hex::encode(&bytes),
@@ -295,7 +297,7 @@ fn sketches_of_java_are_read_and_go_on() {
                 );
                 let mut truth: Vec<_> = numbers.each().collect();
                 truth.sort_unstable();
-                for (found, rank) in found.iter().zip(ranks) {
+                for (found, rank) in found.iter().zip(q) {
                     let below = truth.partition_point(|number| (*number as f64) < float(found));
                     let error = (below as f64 / truth.len() as f64 - rank).abs();
                     assert!(error <= 0.02 + 1.0 / truth.len() as f64, "{error} at {rank}");
@@ -314,7 +316,7 @@ fn sketches_of_java_are_read_and_go_on() {
         }
         let before = found.clone();
         state.merge(&ours).unwrap();
-        if matches!(spec.kind(), AggregateKind::DistinctCount { .. }) {
+        if matches!(spec.kind(), AggregateKind::ApproxCountDistinct { .. }) {
             assert_eq!(state.values().unwrap(), before, "the values were in it");
         }
     }

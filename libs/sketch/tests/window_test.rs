@@ -1,5 +1,5 @@
-//! Edges of windows, for any hops, lengths and moments: the test computes which event counts when,
-//! both by spans of time and by tiles.
+//! Edges of windows, for any slides, lengths and moments: the test computes which event counts
+//! when, both by spans of time and by tiles.
 
 use std::collections::HashSet;
 
@@ -12,27 +12,27 @@ fn time(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-/// Returns moments near 1970, near the edges of hops, and anywhere.
+/// Returns moments near 1970, near the edges of slides, and anywhere.
 fn moments() -> impl Strategy<Value = i64> {
     prop_oneof![-200_i64..200, -4_000_000_000_000_000_i64..4_000_000_000_000_000]
 }
 
-fn hops() -> impl Strategy<Value = i64> {
+fn slides() -> impl Strategy<Value = i64> {
     prop_oneof![1_i64..30, Just(60_000_000), Just(86_400_000_000)]
 }
 
 fn windows() -> impl Strategy<Value = Window> {
-    let tumbling = hops().prop_map(|length_us| Window::Tumbling { length_us });
-    let sliding = (hops(), 1_i64..40)
-        .prop_map(|(hop_us, hops)| Window::Sliding { length_us: hop_us * hops, hop_us });
-    prop_oneof![tumbling, sliding, Just(Window::Lifetime)]
+    let tumbling = slides().prop_map(|length_us| Window::Tumbling { length_us });
+    let sliding = (slides(), 1_i64..40)
+        .prop_map(|(slide_us, slides)| Window::Sliding { length_us: slide_us * slides, slide_us });
+    prop_oneof![tumbling, sliding, Just(Window::Unbounded)]
 }
 
 fn lengths(window: Window) -> (i64, i64) {
     match window {
         Window::Tumbling { length_us } => (length_us, length_us),
-        Window::Sliding { length_us, hop_us } => (hop_us, length_us),
-        Window::Lifetime => (i64::MAX, i64::MAX),
+        Window::Sliding { length_us, slide_us } => (slide_us, length_us),
+        Window::Unbounded => (i64::MAX, i64::MAX),
     }
 }
 
@@ -43,16 +43,16 @@ fn counts(windows: &Windows, window: Window, event: i64, at: i64) -> bool {
 
 proptest! {
     #[test]
-    fn a_span_holds_its_moment_and_lies_on_hops(window in windows(), at in moments()) {
+    fn span_contains_its_moment_and_ends_at_a_hop(window in windows(), at in moments()) {
         let Some(span) = window.span(time(at)) else {
-            prop_assert_eq!(window, Window::Lifetime);
+            prop_assert_eq!(window, Window::Unbounded);
             return Ok(());
         };
-        let (hop_us, length_us) = lengths(window);
+        let (slide_us, length_us) = lengths(window);
         prop_assert!(span.contains(&time(at)));
         prop_assert_eq!(span.end.micros_since(span.start), length_us);
-        prop_assert_eq!(span.end.as_micros().rem_euclid(hop_us), 0);
-        prop_assert!(span.end.as_micros() - at <= hop_us, "it ends with the hop of its moment");
+        prop_assert_eq!(span.end.as_micros().rem_euclid(slide_us), 0);
+        prop_assert!(span.end.as_micros() - at <= slide_us, "it ends with the slide of its moment");
     }
 
     #[test]
@@ -68,23 +68,23 @@ proptest! {
         };
         let around = [from, to, at, from / 2 + to / 2][usize::from(edge)];
         let event = around.saturating_add(near);
-        let is_covered = from <= event && (event < to || window == Window::Lifetime);
+        let is_covered = from <= event && (event < to || window == Window::Unbounded);
         let found = counts(&all, window, event, at);
         prop_assert_eq!(found, is_covered, "{} in {}..{}", event, from, to);
     }
 
     #[test]
-    fn a_tile_leaves_once_and_does_not_come_back(window in windows(), event in moments()) {
+    fn tile_leaves_its_window_once(window in windows(), event in moments()) {
         let all = Windows::new(vec![window], 0).unwrap();
         for tile in all.tiles_of(time(event)) {
             let Some(leaves) = window.leaves(tile) else {
-                prop_assert_eq!(tile, TileId::Lifetime);
+                prop_assert_eq!(tile, TileId::Unbounded);
                 continue;
             };
             let covers = |at: Timestamp| window.tiles(at).contains(&tile);
             prop_assert!(covers(leaves.plus_micros(-1)) && !covers(leaves));
-            let (hop_us, length_us) = lengths(window);
-            prop_assert!(!covers(leaves.plus_micros(hop_us)));
+            let (slide_us, length_us) = lengths(window);
+            prop_assert!(!covers(leaves.plus_micros(slide_us)));
             let begins = leaves.plus_micros(-length_us);
             prop_assert!(covers(begins) && !covers(begins.plus_micros(-1)));
         }
@@ -92,11 +92,11 @@ proptest! {
 
     #[test]
     fn dropped_tile_counts_in_no_window(
-        window in windows(), other in windows(), lateness_us in 0_i64..100,
+        window in windows(), other in windows(), allowed_lateness_us in 0_i64..100,
         event in moments(), later in 0_i64..3_000,
     ) {
         prop_assume!(window != other);
-        let all = Windows::new(vec![window, other], lateness_us).unwrap();
+        let all = Windows::new(vec![window, other], allowed_lateness_us).unwrap();
         let now = event.saturating_add(later);
         for tile in all.tiles_of(time(event)) {
             let covers = |at: i64| {
@@ -104,24 +104,24 @@ proptest! {
             };
             // As time advances, no event starts to count again, so the furthest moment back
             // decides.
-            let back = now - lateness_us;
+            let back = now - allowed_lateness_us;
             prop_assert_eq!(all.keeps(tile, time(now)), covers(back) || event > back);
         }
     }
 
     #[test]
-    fn an_event_that_counts_has_tiles_that_are_kept(
+    fn admitted_event_has_retained_tiles(
         window in windows(), now in moments(),
-        lateness_us in 0_i64..10_000, late in -50_i64..12_000,
+        allowed_lateness_us in 0_i64..10_000, late in -50_i64..12_000,
     ) {
-        let all = Windows::new(vec![window], lateness_us).unwrap();
+        let all = Windows::new(vec![window], allowed_lateness_us).unwrap();
         let event = time(now - late);
         match all.admit(event, time(now)) {
             EventAdmission::Admitted => {
-                prop_assert!(late <= lateness_us);
+                prop_assert!(late <= allowed_lateness_us);
                 prop_assert!(all.tiles_of(event).all(|tile| all.keeps(tile, time(now))));
             }
-            EventAdmission::Late { by_us } => prop_assert_eq!(by_us, late - lateness_us),
+            EventAdmission::Late { by_us } => prop_assert_eq!(by_us, late - allowed_lateness_us),
             EventAdmission::Ahead { .. } => prop_assert!(false, "nothing lay a day ahead"),
         }
     }

@@ -11,8 +11,8 @@ use object_store::path::Path;
 use crate::backup::{Backup, BackupName};
 use crate::error::refused;
 use crate::partition::is_of_object;
-use crate::put_if_absent::put_if_absent;
 use crate::store::SnapshotStore;
+use crate::write_once_object::put_if_absent;
 
 /// A backup that cannot be read, with its error.
 type PassedOver = (BackupName, Error);

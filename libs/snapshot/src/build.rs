@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use forebay_core::catalog::SchemaAt;
-use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::id::{PartitionCount, PartitionRef};
 use forebay_core::key::Key;
 use forebay_core::key_order::{DOCUMENTS, KeyOrder};
 use forebay_core::layout::Layout;
 use forebay_core::schema::Definition;
-use forebay_core::state_rows::Resumed;
+use forebay_core::state_rows::RestoredState;
 use forebay_core::{Error, Result};
 use forebay_index::{ImageSink, Index, PartitionWriter};
 
@@ -67,7 +67,7 @@ impl ImageBuilder {
     /// # Errors
     /// `LimitExceeded` if memory is exhausted; `Internal` for a row that fits no definition.
     pub fn add(&mut self, writes: Vec<(Key, Option<Vec<u8>>)>) -> Result<()> {
-        self.writer.apply(&Applied { writes, ..Applied::default() }, &self.empty)
+        self.writer.apply(&FoldEffects { writes, ..FoldEffects::default() }, &self.empty)
     }
 
     /// Adds all documents of a shard; returns the shard's state.
@@ -78,7 +78,7 @@ impl ImageBuilder {
         &mut self,
         shard: &mut RemoteShardExport,
         order: KeyOrder,
-    ) -> Result<Resumed> {
+    ) -> Result<RestoredState> {
         let (mut state, mut writes) = (ShardState::default(), Vec::new());
         let read = shard.read(|key, row| {
             if key.first() != Some(&DOCUMENTS) {
@@ -96,8 +96,8 @@ impl ImageBuilder {
         state.decode()
     }
 
-    /// Returns the documents so far, for a fold.
-    pub(crate) fn documents(&self) -> &impl Documents {
+    /// Returns the lookup of the rows so far, for a fold.
+    pub(crate) fn rows(&self) -> &impl RowLookup {
         &self.writer
     }
 
@@ -111,7 +111,7 @@ impl ImageBuilder {
     /// # Errors
     /// The errors of the sink; `Internal` for a state of another partition or without a log.
     pub fn write(mut self, state: &ImageState, sink: &mut dyn ImageSink) -> Result<BuiltImage> {
-        self.writer.apply(&Applied::default(), &state.state)?;
+        self.writer.apply(&FoldEffects::default(), &state.state)?;
         let documents = self.writer.usage().documents;
         let bytes = self.writer.write_image(state.encode()?, sink)?;
         Ok(BuiltImage { documents, bytes })

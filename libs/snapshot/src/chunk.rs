@@ -4,7 +4,7 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::limits::SNAPSHOT_CHUNK_BYTES_MAX;
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
@@ -143,8 +143,8 @@ pub fn encode_chunk(bytes: &[u8]) -> Result<Bytes> {
 pub fn decode_chunk(id: &ChunkId, object: &Bytes) -> Result<Bytes> {
     let damaged = |what: &str| Error::corrupt(format!("chunk {} is damaged: {what}", id.hash));
     let short = || Error::corrupt("the chunk is shorter than its frame");
-    let mut fields = Fields::new(object, short);
-    let (magic, version, codec) = (fields.u32()?, fields.u16()?, fields.u16()?);
+    let mut reader = ByteReader::new(object, short);
+    let (magic, version, codec) = (reader.u32()?, reader.u16()?, reader.u16()?);
     if magic != MAGIC {
         return Err(damaged("the magic is wrong"));
     }
@@ -152,7 +152,7 @@ pub fn decode_chunk(id: &ChunkId, object: &Bytes) -> Result<Bytes> {
         let message = format!("the chunk has format {version}, codec {codec}; upgrade this build");
         return Err(Error::unsupported(message));
     }
-    let (bytes, zero) = (fields.u32()?, fields.u32()?);
+    let (bytes, zero) = (reader.u32()?, reader.u32()?);
     if bytes != id.bytes || zero != 0 {
         return Err(damaged("the frame is of another chunk"));
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn chunks_round_trip() {
         for bytes in samples() {
             let (id, object) = (ChunkId::of(&bytes, 9), encode_chunk(&bytes).unwrap());
             assert!(object.len() <= bytes.len() + FRAME);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_bytes_are_taken_for_it() {
+    fn chunk_id_refuses_other_bytes() {
         for bytes in samples() {
             let (id, object) = (ChunkId::of(&bytes, 9), encode_chunk(&bytes).unwrap());
             for place in 0..object.len().min(200) {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_have_one_name() {
+    fn chunk_has_exactly_one_name() {
         let name = ChunkId::of(b"bytes", 0xab).name().to_string();
         assert!(ChunkName::parse(&name).is_some());
         assert!(ChunkName::parse(&name.to_uppercase()).is_none());

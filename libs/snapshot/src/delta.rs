@@ -2,7 +2,7 @@
 //! Format: `proto/spec/snapshot.md`.
 
 use bytes::{Bytes, BytesMut};
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::key::Key;
 use forebay_core::limits::SNAPSHOT_CHUNK_BYTES;
 use forebay_core::{Error, Result};
@@ -64,14 +64,14 @@ pub fn delta_writes(bytes: &[u8]) -> impl Iterator<Item = Result<Vec<(Key, Optio
 type Row<'b> = (&'b [u8], Option<&'b [u8]>, &'b [u8]);
 
 fn next_row(bytes: &[u8]) -> Result<Row<'_>> {
-    let mut fields = Fields::new(bytes, torn);
-    let (key_bytes, row_bytes) = (fields.u32()?, fields.u32()?);
-    let key = fields.bytes(key_bytes as usize)?;
+    let mut reader = ByteReader::new(bytes, torn);
+    let (key_bytes, row_bytes) = (reader.u32()?, reader.u32()?);
+    let key = reader.bytes(key_bytes as usize)?;
     if row_bytes == DELETED {
-        return Ok((key, None, fields.rest()));
+        return Ok((key, None, reader.rest()));
     }
-    let row = fields.bytes(row_bytes as usize)?;
-    Ok((key, Some(row), fields.rest()))
+    let row = reader.bytes(row_bytes as usize)?;
+    Ok((key, Some(row), reader.rest()))
 }
 
 fn torn() -> Error {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn delta_rows_round_trip() {
         let large = vec![7; SNAPSHOT_CHUNK_BYTES];
         let rows: [(&[u8], Option<&[u8]>); 4] =
             [(b"", Some(b"")), (b"a", None), (b"b", Some(&large)), (b"c", Some(b"row"))];

@@ -6,6 +6,7 @@ use std::iter::successors;
 
 use forebay_core::limits::SNAPSHOT_REFUSAL_CHARS_MAX;
 use forebay_core::{Error, ErrorCode};
+use object_store::path::Path;
 
 /// Address of the machine's credential service, which clients ask if no credentials are set.
 const MACHINES_OWN: &str = "http://169.254.";
@@ -20,17 +21,25 @@ const NO_ROOM: (ErrorCode, &str) = (
     ErrorCode::LimitExceeded,
     "make room in the object store; all earlier snapshots and backups are still valid",
 );
+const NO_FOLDER: (ErrorCode, &str) =
+    (ErrorCode::InvalidArgument, "name a folder that this process can create and write");
 const NO_ANSWER: (ErrorCode, &str) =
     (ErrorCode::Unavailable, "look at the object store and its settings; the service tries again");
 
 /// Converts an error that occurred while doing something.
 pub(crate) fn refused(doing: &str, error: &object_store::Error) -> Error {
     let words = error.to_string();
-    let (code, advice) = verdict(error, &words);
+    let (code, advice) = code_and_advice(error, &words);
     Error::new(code, format!("{doing}: {}; {advice}", shown(&words)))
 }
 
-fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str) {
+/// Converts an error that occurred while writing into a folder of this machine.
+pub(crate) fn unwritable(folder: &Path, error: &object_store::Error) -> Error {
+    let (code, advice) = if is_full(error) { NO_ROOM } else { NO_FOLDER };
+    Error::new(code, format!("writing into /{folder}: {}; {advice}", shown(&error.to_string())))
+}
+
+fn code_and_advice(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str) {
     use object_store::Error as Refused;
     if words.contains(MACHINES_OWN) {
         return NO_CREDENTIALS;
@@ -131,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_decides_about_the_code() {
+    fn server_response_determines_the_error_code() {
         for (status, name, code) in [
             ("403 Forbidden", "AccessDenied", ErrorCode::PermissionDenied),
             ("403 Forbidden", "SignatureDoesNotMatch", ErrorCode::Unauthenticated),
@@ -151,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_has_no_credentials_is_told_apart_from_the_store() {
+    fn missing_credentials_are_distinguished_from_store_errors() {
         let words = "Error performing PUT http://169.254.169.254/latest/api/token in 1.47 ms";
         let error = Refused::Generic { store: "S3", source: words.into() };
         assert_eq!(refused("trying", &error).code(), ErrorCode::Unauthenticated);
     }
 
     #[test]
-    fn of_a_body_its_name_and_its_message_are_shown() {
+    fn error_shows_code_and_message_of_the_response_body() {
         let body = "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchBucket</Code>\n\
                     <Message>It is not\nthere.</Message><HostId>abc</HostId></Error>";
         let words = format!("Server returned non-2xx status code: 404 Not Found: {body}");
@@ -171,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_counts_unless_the_server_says_more() {
+    fn error_kind_applies_unless_the_response_says_more() {
         let (path, source) =
             ("a/b".to_owned(), || Box::new(answered("404 Not Found", "NoSuchKey")));
         let gone = Refused::NotFound { path: path.clone(), source: source() };
@@ -190,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_cut() {
+    fn long_refusals_are_cut() {
         let source = "é ".repeat(SNAPSHOT_REFUSAL_CHARS_MAX).into();
         let error = refused("trying", &Refused::Generic { store: "S3", source });
         assert!(error.to_string().chars().count() < SNAPSHOT_REFUSAL_CHARS_MAX + 200, "{error}");

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_one_file_or_all_of_a_folder() {
+    async fn path_names_one_file_or_all_files_of_a_folder() {
         let objects = Arc::new(InMemory::new());
         for (name, text) in [("in/b.csv", "b"), ("in/a.csv", "a"), ("in/empty", ""), ("c", "c")] {
             objects.put(&Path::from(name), text.into()).await.unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_read_as_it_was_found_or_not_at_all() {
+    async fn changed_file_is_not_opened() {
         let (objects, scratch) = (Arc::new(InMemory::new()), tempfile::tempdir().unwrap());
         objects.put(&Path::from("a"), "one".into()).await.unwrap();
         let store = SnapshotStore::of(objects.clone(), Path::from("a"));

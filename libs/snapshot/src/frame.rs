@@ -1,7 +1,7 @@
 //! The frame of a message that is stored as an object. Format: `proto/spec/snapshot.md`.
 
 use bytes::{Bytes, BytesMut};
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::limits::SNAPSHOT_MANIFEST_BYTES_MAX;
 use forebay_core::{Error, Result};
 use prost::Message;
@@ -47,9 +47,9 @@ impl Frame {
     /// # Errors
     /// `Unsupported` for a format that this build does not know; `Corrupt` for damage.
     pub fn decode<M: Message + Default>(&self, object: &[u8]) -> Result<M> {
-        let mut fields =
-            Fields::new(object, || Error::corrupt("the object is shorter than its frame"));
-        let (magic, version, zero) = (fields.u32()?, fields.u16()?, fields.u16()?);
+        let mut reader =
+            ByteReader::new(object, || Error::corrupt("the object is shorter than its frame"));
+        let (magic, version, zero) = (reader.u32()?, reader.u16()?, reader.u16()?);
         if magic != self.magic || zero != 0 {
             return Err(self.damaged("the magic is wrong"));
         }
@@ -57,7 +57,7 @@ impl Frame {
             let message = format!("{} has format {version}; upgrade this build", self.what);
             return Err(Error::unsupported(message));
         }
-        let bytes = fields.u32()? as usize;
+        let bytes = reader.u32()? as usize;
         let message = object.len().checked_sub(FRAME + HASH);
         if message != Some(bytes) || bytes > SNAPSHOT_MANIFEST_BYTES_MAX {
             return Err(self.damaged("the length is not the stated one"));

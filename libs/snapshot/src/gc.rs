@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use forebay_core::{ErrorCode, Result};
 
 use crate::chunk::ChunkId;
-use crate::manifest::SnapshotName;
-use crate::partition::{Listed, PartitionSnapshots};
+use crate::manifest::{Manifest, SnapshotName};
+use crate::partition::{ListedSnapshot, PartitionSnapshots};
 
 /// Statistics of a garbage collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl PartitionSnapshots {
         let mut kept: HashSet<_> = chunks.into_iter().map(|id| id.name()).collect();
         let mut gone = Vec::new();
         for listed in self.list().await? {
-            let Listed { name, published, is_verified, expired } = listed;
+            let ListedSnapshot { name, published, is_verified, expired } = listed;
             if snapshots.contains(&name) {
                 continue;
             }
@@ -74,21 +74,18 @@ impl PartitionSnapshots {
                 self.expire(name).await?;
                 stats.expired += 1;
             }
-            match self.read(name).await {
-                Ok(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
-                // Another collector was faster.
-                Err(error) if error.code() == ErrorCode::NotFound => {}
-                Err(error) => return Err(error),
+            // Another collector may have been faster.
+            if let Some(manifest) = self.read_if_present(name).await? {
+                kept.extend(manifest.chunks().map(ChunkId::name));
             }
         }
         // These snapshots are read by name, because a list may miss them.
         for name in snapshots.clone() {
-            match self.read(name).await {
-                Ok(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
-                Err(error) if error.code() == ErrorCode::NotFound => {
+            match self.read_if_present(name).await? {
+                Some(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
+                None => {
                     snapshots.remove(&name);
                 }
-                Err(error) => return Err(error),
             }
         }
         let to_go = |(name, written): (_, SystemTime)| {
@@ -103,6 +100,15 @@ impl PartitionSnapshots {
         }
         stats.abandoned_uploads = self.remove_abandoned_uploads(is_past).await?;
         Ok(stats)
+    }
+
+    /// Reads a manifest; `None` if another collector has removed it.
+    async fn read_if_present(&self, name: SnapshotName) -> Result<Option<Manifest>> {
+        match self.read(name).await {
+            Ok(manifest) => Ok(Some(manifest)),
+            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes all objects of a partition that is no longer in use.
@@ -129,9 +135,11 @@ impl PartitionSnapshots {
     ) -> Result<u64> {
         let (now, mut expired) = (self.now().await?, 0);
         let mut listed = self.list().await?;
-        Listed::sort_oldest_first(&mut listed);
+        ListedSnapshot::sort_oldest_first(&mut listed);
         listed.pop();
-        for Listed { name, published, .. } in listed.into_iter().filter(Listed::counts) {
+        for ListedSnapshot { name, published, .. } in
+            listed.into_iter().filter(ListedSnapshot::counts)
+        {
             let is_old = now.duration_since(published).is_ok_and(|past| past > grace);
             if is_old && !named.contains(&name) {
                 self.expire(name).await?;

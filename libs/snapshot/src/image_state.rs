@@ -1,15 +1,15 @@
 //! The state in an image next to the documents: the state of the fold, and the known facts about
 //! the log. The bytes are *the reader's state* of `proto/spec/image.md`. Decoders accept any bytes.
 
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::clock::Timestamp;
 use forebay_core::dedup::ClientWindow;
-use forebay_core::fields::Fields;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{
     ClientId, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position,
 };
 use forebay_core::replica_state::{LogCursor, Progress};
-use forebay_core::state_rows::Resumed;
+use forebay_core::state_rows::RestoredState;
 use forebay_core::{Error, Result};
 
 const VERSION: u16 = 1;
@@ -39,8 +39,8 @@ impl ImageState {
     }
 
     /// Returns the state of a shard, for an image that no reader has opened yet.
-    pub fn of_shard(shard: &Resumed) -> Self {
-        Self::unopened(shard.state.clone(), shard.followed.append_time)
+    pub fn of_shard(shard: &RestoredState) -> Self {
+        Self::unopened(shard.state.clone(), shard.follow_state.append_time)
     }
 
     /// Returns whether the partition has caught up, in the current run or an earlier one.
@@ -105,8 +105,8 @@ impl ImageState {
         progress: Progress,
         bytes: &[u8],
     ) -> Result<Self> {
-        let mut fields = Fields::new(bytes, || damaged("the state is too short"));
-        let version = fields.u16()?;
+        let mut reader = ByteReader::new(bytes, || damaged("the state is too short"));
+        let version = reader.u16()?;
         if version != VERSION {
             let message = format!(
                 "the state of the image has version {version}, and this build knows {VERSION}; the \
@@ -114,7 +114,7 @@ impl ImageState {
             );
             return Err(Error::unsupported(message));
         }
-        let flags = fields.u16()?;
+        let flags = reader.u16()?;
         if flags & !FLAGS_KNOWN != 0 {
             return Err(damaged("a reserved bit of the state is set"));
         }
@@ -122,21 +122,21 @@ impl ImageState {
         let mut state = PartitionState::new(at, partitions);
         (state.position, state.offset_applied) = (position, offset_applied);
         (state.partition_time, state.schema_version) = (partition_time, schema_version);
-        state.drop_all_count = fields.u32()?;
-        state.log_id = Some(LogId(fields.u64()?));
-        let append_time = fields.time()?;
-        let clock_error_us = i64::from_le_bytes(fields.take()?);
-        let opened = (Offset(fields.u64()?), Offset(fields.u64()?));
-        let (windows, sources) = (fields.u64()?, fields.u64()?);
+        state.drop_all_count = reader.u32()?;
+        state.log_id = Some(LogId(reader.u64()?));
+        let append_time = reader.time()?;
+        let clock_error_us = i64::from_le_bytes(reader.take()?);
+        let opened = (Offset(reader.u64()?), Offset(reader.u64()?));
+        let (windows, sources) = (reader.u64()?, reader.u64()?);
         for _ in 0..windows {
-            let client = ClientId(u128::from_le_bytes(fields.take()?));
-            state.dedup.restore(client, ClientWindow::from_bytes(&fields.take()?));
+            let client = ClientId(u128::from_le_bytes(reader.take()?));
+            state.dedup.restore(client, ClientWindow::from_bytes(&reader.take()?));
         }
         for _ in 0..sources {
-            let partition = PartitionId(fields.u32()?);
-            state.sources.insert(partition, Position::from_bytes(&fields.take()?));
+            let partition = PartitionId(reader.u32()?);
+            state.sources.insert(partition, Position::from_bytes(&reader.take()?));
         }
-        if !fields.rest().is_empty() {
+        if !reader.rest().is_empty() {
             return Err(damaged("the state is too long"));
         }
         Ok(Self {

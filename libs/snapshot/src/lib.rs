@@ -20,7 +20,6 @@
 //! # Ok::<(), forebay_core::Error>(()) }).unwrap();
 //! ```
 
-mod abandoned_uploads;
 mod backup;
 mod backup_store;
 mod build;
@@ -31,18 +30,18 @@ mod files;
 mod frame;
 mod gc;
 mod image_state;
-mod loaded;
+mod loaded_partition;
 mod log_segment;
 mod manifest;
 mod partition;
 mod point_in_time;
-mod put_if_absent;
 mod remote;
 mod remote_export;
 mod restore_chain;
 mod store;
 mod upload;
 mod write_once_folder;
+mod write_once_object;
 
 pub use forebay_index::Image;
 
@@ -53,10 +52,10 @@ pub use delta::{DeltaBlocks, WRITES_AT_ONCE, delta_rows, delta_writes};
 pub use files::FoundFile;
 pub use gc::GcStats;
 pub use image_state::ImageState;
-pub use loaded::{LoadBase, LoadedPartition};
+pub use loaded_partition::{LoadBase, LoadedPartition};
 pub use log_segment::{KeptRecord, LogBlocks, kept_records};
 pub use manifest::{BaseLayer, DeltaLayer, Manifest, SnapshotName};
-pub use partition::{Listed, PartitionSnapshots};
+pub use partition::{ListedSnapshot, PartitionSnapshots};
 pub use point_in_time::{NewLog, PointInTimePartition};
 pub use remote_export::{RemoteShardExport, ShardState};
 pub use restore_chain::{RestoreChain, RestoreTarget};

@@ -1,8 +1,8 @@
 //! The records of a log in a backup. Format: `proto/spec/backup.md`. Decoders accept any bytes.
 
 use bytes::{Bytes, BytesMut};
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::clock::Timestamp;
-use forebay_core::fields::Fields;
 use forebay_core::id::Offset;
 use forebay_core::limits::SNAPSHOT_CHUNK_BYTES;
 use forebay_core::{Error, Result};
@@ -57,10 +57,10 @@ pub fn kept_records(bytes: &[u8]) -> impl Iterator<Item = Result<KeptRecord<'_>>
 }
 
 fn next_record(bytes: &[u8]) -> Result<(KeptRecord<'_>, &[u8])> {
-    let mut fields = Fields::new(bytes, torn);
-    let (offset, append_time, length) = (Offset(fields.u64()?), fields.time()?, fields.u32()?);
-    let entry = fields.bytes(length as usize)?;
-    Ok((KeptRecord { offset, append_time, entry }, fields.rest()))
+    let mut reader = ByteReader::new(bytes, torn);
+    let (offset, append_time, length) = (Offset(reader.u64()?), reader.time()?, reader.u32()?);
+    let entry = reader.bytes(length as usize)?;
+    Ok((KeptRecord { offset, append_time, entry }, reader.rest()))
 }
 
 fn torn() -> Error {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_comes_back() {
+    fn log_records_round_trip() {
         let records = [record(3, b"one"), record(4, b""), record(9, &[7; 300])];
         let mut blocks = LogBlocks::default();
         assert!(records.iter().all(|record| blocks.push(*record).is_none()));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_ends_behind_the_record_that_fills_it() {
+    fn chunk_ends_after_the_record_that_fills_it() {
         let mut blocks = LogBlocks::default();
         assert!(blocks.push(record(1, b"small")).is_none());
         let large = vec![1; SNAPSHOT_CHUNK_BYTES];

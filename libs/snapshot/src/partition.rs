@@ -15,12 +15,11 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::abandoned_uploads::remove_abandoned_uploads;
 use crate::chunk::{ChunkHash, ChunkId, ChunkName, decode_chunk, encode_chunk};
 use crate::error::refused;
 use crate::image_state::ImageState;
 use crate::manifest::{DeltaLayer, Manifest, SnapshotName};
-use crate::put_if_absent::put_if_absent;
+use crate::write_once_object::{put_if_absent, remove_abandoned_uploads};
 
 const MANIFESTS: &str = "manifests";
 const CHUNKS: &str = "chunks";
@@ -31,7 +30,7 @@ const EXPIRED: &str = "expired";
 
 /// A snapshot as described by the names of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedSnapshot {
     /// Name of the snapshot.
     pub name: SnapshotName,
     /// Time at which the manifest was published.
@@ -42,7 +41,7 @@ pub struct Listed {
     pub expired: Option<SystemTime>,
 }
 
-impl Listed {
+impl ListedSnapshot {
     /// Returns whether a reader may start with the snapshot.
     pub fn counts(&self) -> bool {
         self.is_verified && self.expired.is_none()
@@ -108,7 +107,7 @@ impl PartitionSnapshots {
     ///
     /// # Errors
     /// The errors of the object store.
-    pub async fn list(&self) -> Result<Vec<Listed>> {
+    pub async fn list(&self) -> Result<Vec<ListedSnapshot>> {
         let found = self.listed(MANIFESTS).await?;
         let mut marks: BTreeMap<SnapshotName, [Option<SystemTime>; 3]> = BTreeMap::new();
         for object in found {
@@ -122,7 +121,7 @@ impl PartitionSnapshots {
         }
         let listed = marks.into_iter().filter_map(|(name, [published, verified, expired])| {
             let is_verified = verified.is_some();
-            Some(Listed { name, published: published?, is_verified, expired })
+            Some(ListedSnapshot { name, published: published?, is_verified, expired })
         });
         Ok(listed.collect())
     }
@@ -136,14 +135,14 @@ impl PartitionSnapshots {
     /// left.
     pub async fn newest(&self, log_id: Option<LogId>) -> Result<Option<Manifest>> {
         let mut listed = self.list().await?;
-        listed.retain(Listed::counts);
+        listed.retain(ListedSnapshot::counts);
         let last = listed.iter().max_by_key(|listed| listed.published);
         let Some(log_id) = log_id.or(last.map(|listed| listed.name.log_id)) else {
             return Ok(None);
         };
         listed.retain(|listed| listed.name.log_id == log_id);
         let mut passed_over = None;
-        for Listed { name, .. } in listed.into_iter().rev() {
+        for ListedSnapshot { name, .. } in listed.into_iter().rev() {
             match self.read(name).await {
                 Ok(manifest) => return Ok(Some(manifest)),
                 Err(error) if is_of_object(&error) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, PartitionState, Record};
+use forebay_core::fold::{FoldEffects, PartitionState, Record};
 use forebay_core::id::{DocumentVersion, LogId, Offset, PartitionCount, PartitionRef, Position};
 use forebay_core::key::Key;
 use forebay_core::layout::Layout;
@@ -23,7 +23,7 @@ use crate::backup::LogSegment;
 use crate::build::ImageBuilder;
 use crate::delta::{WRITES_AT_ONCE, delta_writes};
 use crate::image_state::ImageState;
-use crate::loaded::LoadBase;
+use crate::loaded_partition::LoadBase;
 use crate::log_segment::kept_records;
 use crate::manifest::{DeltaLayer, Manifest};
 use crate::partition::PartitionSnapshots;
@@ -46,7 +46,7 @@ pub struct NewLog {
 impl NewLog {
     /// Returns a position whose document version is below the versions of all later writes.
     fn first(&self) -> Position {
-        Position { place: 1, ..self.position }
+        Position { index_in_entry: 1, ..self.position }
     }
 
     /// Returns this version, for a store whose documents were never repartitioned.
@@ -149,13 +149,13 @@ impl PointInTimePartition {
             block_in_place(|| self.lay_chunk(&chunk))?;
         }
         self.state = from.delta_state(manifest, delta).await?;
-        self.writer.apply(&Applied::default(), &self.state.state)
+        self.writer.apply(&FoldEffects::default(), &self.state.state)
     }
 
     fn lay_chunk(&mut self, chunk: &[u8]) -> Result<()> {
         delta_writes(chunk).try_for_each(|writes| {
-            let applied = Applied { writes: writes?, ..Applied::default() };
-            self.writer.apply(&applied, &self.state.state)
+            let effects = FoldEffects { writes: writes?, ..FoldEffects::default() };
+            self.writer.apply(&effects, &self.state.state)
         })
     }
 
@@ -202,16 +202,16 @@ impl PointInTimePartition {
 
     fn apply(&mut self, record: Record) -> Result<()> {
         let append_time = record.append_time;
-        let applied = self.state.state.apply(record, &self.writer, &self.schemas);
+        let effects = self.state.state.apply(record, &self.writer, &self.schemas);
         let unknown = |version| {
             let message = "but no definition of that version";
             Error::corrupt(format!("a backup has entries of schema version {version}, {message}"))
         };
-        let applied = applied.map_err(|blocked| blocked.into_error(unknown))?;
-        if applied.skipped.is_none() {
+        let effects = effects.map_err(|error| error.into_error(unknown))?;
+        if effects.skipped.is_none() {
             self.state.append_time = Some(append_time);
         }
-        self.writer.apply(&applied, &self.state.state)
+        self.writer.apply(&effects, &self.state.state)
     }
 
     /// Adds all documents to the image of a new store; returns the initial state of that store. The

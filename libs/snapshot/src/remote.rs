@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_environment_only_what_is_the_stores_own_counts() {
+    fn only_the_stores_own_environment_variables_are_used() {
         assert_eq!(names(&ObjectStoreScheme::AmazonS3), ["AWS_REGION", "AWS_PROFILE"]);
         let azure = ["AZURE_STORAGE_TOKEN", "IDENTITY_ENDPOINT"];
         assert_eq!(names(&ObjectStoreScheme::MicrosoftAzure), azure);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_means_nothing_is_refused_from_a_caller_and_passed_over_in_the_environment() {
+    fn unknown_option_is_refused_from_a_caller_and_ignored_in_the_environment() {
         let scheme = ObjectStoreScheme::AmazonS3;
         let url = Url::parse("s3://bucket/folder").unwrap();
         let settings = || vec![("AWS_PROFILE".to_owned(), "mine".to_owned())];

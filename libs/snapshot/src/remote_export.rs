@@ -8,7 +8,7 @@ use bytes::Bytes;
 use forebay_core::id::{LogId, PartitionId, PartitionRef, Position, StoreId};
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::rows_digest::RowsDigest;
-use forebay_core::state_rows::{HEAD, Head, Resumed, STATE_FROM};
+use forebay_core::state_rows::{HEAD, Head, RestoredState, STATE_FROM};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::shard_copy::{block_of, block_rows};
 use forebay_wire::status::error_of_status;
@@ -35,7 +35,7 @@ pub struct RemoteShardExport {
 
 impl RemoteShardExport {
     /// Freezes the shard of a partition at the replicator of this connection: the shard of the
-    /// version that is stored as `kept_as`, or of the version that serves reads. The replicator
+    /// version that is stored as `storage_id`, or of the version that serves reads. The replicator
     /// sends at most `bytes_per_second`; 0 means no limit.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl RemoteShardExport {
     pub async fn freeze(
         channel: Channel,
         store: &str,
-        kept_as: Option<StoreId>,
+        storage_id: Option<StoreId>,
         partition: PartitionId,
         bytes_per_second: u64,
     ) -> Result<Self> {
@@ -54,10 +54,10 @@ impl RemoteShardExport {
             partition: partition.0,
             copy_id: 0,
             mode: v1::CopyMode::Rows.into(),
-            kept_as: kept_as.map(|id| id.0),
+            storage_id: storage_id.map(|id| id.0),
         };
-        let begun = in_time(ANSWER_WAIT, client.begin(request)).await?;
-        Ok(Self { client, plan: begun.into_inner(), bytes_per_second })
+        let begun = in_time(ANSWER_WAIT, client.begin_copy(request)).await?.into_inner();
+        Ok(Self { client, plan: begun.plan.unwrap_or_default(), bytes_per_second })
     }
 
     /// Returns the partition of the shard.
@@ -100,7 +100,7 @@ impl RemoteShardExport {
     ///
     /// # Errors
     /// As [`RemoteShardExport::read`].
-    pub async fn state(&mut self) -> Result<Resumed> {
+    pub async fn state(&mut self) -> Result<RestoredState> {
         let mut rows = ShardState::default();
         for number in 0..self.plan.ranges.len() {
             let range = &self.plan.ranges[number];
@@ -126,8 +126,8 @@ impl RemoteShardExport {
     pub async fn rows_of(&mut self, keys: &[Vec<u8>]) -> Result<(usize, Bytes)> {
         let asked: Vec<_> = keys.iter().take(KEYS_AT_ONCE).map(|key| key.clone().into()).collect();
         let most = asked.len();
-        let request = v1::CopyRowsOfRequest { copy_id: self.plan.copy_id, keys: asked };
-        let answer = in_time(ANSWER_WAIT, self.client.rows_of(request)).await?.into_inner();
+        let request = v1::GetRowsRequest { copy_id: self.plan.copy_id, keys: asked };
+        let answer = in_time(ANSWER_WAIT, self.client.get_rows(request)).await?.into_inner();
         let answered = answer.keys as usize;
         if answered == 0 || answered > most {
             return Err(Error::corrupt("the replicator answered for other keys than requested"));
@@ -139,7 +139,7 @@ impl RemoteShardExport {
     /// itself.
     pub async fn end(mut self) {
         let request = v1::EndCopyRequest { copy_id: self.plan.copy_id };
-        drop(in_time(ANSWER_WAIT, self.client.end(request)).await);
+        drop(in_time(ANSWER_WAIT, self.client.end_copy(request)).await);
     }
 
     async fn read_range(
@@ -177,7 +177,7 @@ impl RemoteShardExport {
             bytes_per_second: self.bytes_per_second,
             behind_bytes: 0,
         };
-        let mut rows = in_time(ANSWER_WAIT, self.client.rows(request)).await?.into_inner();
+        let mut rows = in_time(ANSWER_WAIT, self.client.copy_rows(request)).await?.into_inner();
         let (mut part, mut last_key) = (RowsDigest::default(), behind.clone());
         loop {
             let message = next(&mut rows).await?;
@@ -227,17 +227,18 @@ impl ShardState {
     ///
     /// # Errors
     /// `Corrupt` if the rows are no state.
-    pub fn decode(self) -> Result<Resumed> {
+    pub fn decode(self) -> Result<RestoredState> {
         let head = self.0.get(HEAD).ok_or_else(|| Error::corrupt("the shard has no head"))?;
-        let mut resumed = Head::decode(head)?.into_resumed();
-        self.0.iter().try_for_each(|(key, row)| resumed.take_row(key, row))?;
-        Ok(resumed)
+        let mut restored = Head::decode(head)?.into_restored();
+        self.0.iter().try_for_each(|(key, row)| restored.take_row(key, row))?;
+        Ok(restored)
     }
 }
 
-async fn next(rows: &mut Streaming<v1::CopyRows>) -> Result<v1::CopyRows> {
+async fn next(rows: &mut Streaming<v1::CopyRowsResponse>) -> Result<v1::CopyBlock> {
     let message = in_time(SILENCE_MAX, rows.message()).await?;
-    message.ok_or_else(|| Error::unavailable("the stream of rows ended inside a part"))
+    let ended = || Error::unavailable("the stream of rows ended inside a part");
+    Ok(message.ok_or_else(ended)?.block.unwrap_or_default())
 }
 
 async fn in_time<T>(

@@ -101,7 +101,7 @@ fn too_late(reached: &PartitionBackup, is_gap: bool) -> Error {
     let message = match is_gap {
         true => format!(
             "the log between two backups is missing, so the partition cannot be restored between \
-             {time} and the next backup; restore a backup by its id, and set log_window longer \
+             {time} and the next backup; restore a backup by its id, and set log_retention longer \
              than the interval of backups"
         ),
         false => format!(
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_with_the_newest_snapshot_before_the_moment() {
+    fn restore_starts_with_the_newest_snapshot_before_the_moment() {
         let backups = [backup(1, 10, None), backup(1, 20, Some(10)), backup(1, 30, Some(20))];
         assert_eq!(found(&backups, RestoreTarget::Newest).unwrap(), (30, vec![]));
         assert_eq!(found(&backups, before(11)).unwrap(), (10, vec![10]));
@@ -160,20 +160,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_new_in_between_is_no_gap() {
+    fn backup_without_new_records_leaves_no_gap() {
         let backups = [backup(1, 10, None), backup(1, 10, None), backup(1, 20, Some(10))];
         assert_eq!(found(&backups, before(15)).unwrap(), (10, vec![10]));
     }
 
     #[test]
-    fn what_is_out_of_reach_says_why() {
+    fn unreachable_restore_target_reports_its_cause() {
         let backups = [backup(1, 10, None), backup(1, 20, None), backup(2, 30, None)];
         for (target, words) in [
             (before(10), "no backup is old enough"),
-            (before(15), "log_window"),
+            (before(15), "log_retention"),
             (before(40), "take a backup now"),
             (RestoreTarget::Behind(LogId(3), Offset(15)), "no backup is old enough"),
-            (RestoreTarget::Behind(LogId(1), Offset(15)), "log_window"),
+            (RestoreTarget::Behind(LogId(1), Offset(15)), "log_retention"),
         ] {
             let error = found(&backups, target).unwrap_err();
             assert_eq!(error.code(), ErrorCode::NotFound);

@@ -7,12 +7,15 @@ use forebay_core::id::PartitionRef;
 use forebay_core::{Error, Result};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreScheme};
+use object_store::{ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutPayload};
 use url::Url;
 
-use crate::error::refused;
+use crate::error::{refused, unwritable};
 use crate::partition::PartitionSnapshots;
 use crate::remote::{Settings, connect};
+
+/// Name of the file that tests whether a folder can be written.
+const PROBE: &str = "probe";
 
 /// A folder of an object store. Cheap to clone.
 #[derive(Clone)]
@@ -113,13 +116,27 @@ impl SnapshotStore {
         PartitionSnapshots::new(Arc::clone(&self.objects), root, at, self.local.clone())
     }
 
-    /// Checks whether the folder can be reached.
+    /// Checks whether the folder can be reached and, on this machine, created and written.
     ///
     /// # Errors
     /// `Unavailable`, `Unauthenticated`, `PermissionDenied`; `InvalidArgument` if the bucket does
-    /// not exist.
+    /// not exist or the folder cannot be written; `LimitExceeded` if its disk is full.
     pub async fn check(&self) -> Result<()> {
+        if self.local.is_some() {
+            self.check_writes().await.map_err(|error| unwritable(&self.root, &error))?;
+        }
         let listed = self.objects.list_with_delimiter(Some(&self.root)).await;
         listed.map(drop).map_err(|error| refused("looking for snapshots", &error))
+    }
+
+    /// Creates the folder, and writes an empty file there, which is removed again.
+    async fn check_writes(&self) -> object_store::Result<()> {
+        let probe = self.root.clone().join(PROBE);
+        self.objects.put(&probe, PutPayload::new()).await?;
+        match self.objects.delete(&probe).await {
+            // Another process that checks the same folder has removed the file.
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            removed => removed,
+        }
     }
 }

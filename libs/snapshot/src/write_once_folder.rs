@@ -9,8 +9,8 @@ use object_store::path::Path;
 use object_store::{Error as Refused, ObjectStoreExt};
 
 use crate::error::refused;
-use crate::put_if_absent::put_if_absent;
 use crate::store::SnapshotStore;
+use crate::write_once_object::put_if_absent;
 
 impl SnapshotStore {
     /// Returns a subfolder, which need not exist.
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_is_written_once_and_read_in_parts() {
+    async fn file_is_written_once_and_read_in_parts() {
         let store = SnapshotStore::of(Arc::new(InMemory::new()), Path::from("out"));
         let folder = store.folder("data");
         folder.create_file("b", Bytes::from_static(b"bytes")).await.unwrap();

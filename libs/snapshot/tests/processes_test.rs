@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_core::ErrorCode;
-use forebay_snapshot::{ChunkId, Listed, PartitionSnapshots, SnapshotStore};
+use forebay_snapshot::{ChunkId, ListedSnapshot, PartitionSnapshots, SnapshotStore};
 use forebay_testkit::object_front::{ObjectFront, Pause};
 use forebay_testkit::objects::TestObjects;
 use forebay_testkit::random::SeededRng;
@@ -28,7 +28,7 @@ const PIECES: usize = 12;
 
 /// Events over all seeds; a count of zero means that the test has proved nothing.
 #[derive(Default)]
-struct Seen {
+struct EventCounts {
     verified: AtomicU64,
     given_up: AtomicU64,
     collected: AtomicU64,
@@ -39,7 +39,7 @@ struct World {
     objects: Arc<TestObjects>,
     dice: Arc<Mutex<SeededRng>>,
     offsets: AtomicU64,
-    seen: Arc<Seen>,
+    counts: Arc<EventCounts>,
 }
 
 /// A process, and whether it is about to publish.
@@ -53,10 +53,10 @@ fn at(objects: Arc<dyn object_store::ObjectStore>) -> PartitionSnapshots {
 }
 
 impl World {
-    fn new(seed: u64, seen: &Arc<Seen>) -> Self {
+    fn new(seed: u64, counts: &Arc<EventCounts>) -> Self {
         let dice = Arc::new(Mutex::new(SeededRng::new(seed)));
-        let (objects, seen) = (Arc::new(TestObjects::default()), Arc::clone(seen));
-        Self { seed, objects, dice, offsets: AtomicU64::new(1), seen }
+        let (objects, counts) = (Arc::new(TestObjects::default()), Arc::clone(counts));
+        Self { seed, objects, dice, offsets: AtomicU64::new(1), counts }
     }
 
     fn below(&self, end: usize) -> usize {
@@ -101,7 +101,7 @@ impl World {
         by.publishes.store(true, Ordering::Relaxed);
         if self.objects.now().duration_since(began).unwrap() > GRACE / 2 {
             by.publishes.store(false, Ordering::Relaxed);
-            self.seen.given_up.fetch_add(1, Ordering::Relaxed);
+            self.counts.given_up.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         let published = by.of.publish(&manifest(offset, offset, chunks)).await;
@@ -111,10 +111,10 @@ impl World {
             Err(error) if error.code() == ErrorCode::NotFound => return Ok(()),
             published => published?,
         }
-        self.seen.verified.fetch_add(1, Ordering::Relaxed);
+        self.counts.verified.fetch_add(1, Ordering::Relaxed);
         let mut counting = by.of.list().await?;
-        counting.retain(Listed::counts);
-        Listed::sort_oldest_first(&mut counting);
+        counting.retain(ListedSnapshot::counts);
+        ListedSnapshot::sort_oldest_first(&mut counting);
         for listed in &counting[..counting.len().saturating_sub(KEPT)] {
             by.of.expire(listed.name).await?;
         }
@@ -150,7 +150,7 @@ impl World {
         let collects = async |by: &Process| {
             for _ in 0..COLLECTIONS {
                 let collected = by.of.collect(GRACE).await.unwrap();
-                self.seen.collected.fetch_add(collected.chunks, Ordering::Relaxed);
+                self.counts.collected.fetch_add(collected.chunks, Ordering::Relaxed);
                 self.assert_whole().await;
             }
         };
@@ -161,21 +161,21 @@ impl World {
 }
 
 async fn over_all_seeds(ahead: Duration, behind: Duration) {
-    let seen = Arc::new(Seen::default());
+    let counts = Arc::new(EventCounts::default());
     for seed in 0..SEEDS {
-        World::new(seed, &seen).run(ahead, behind).await;
+        World::new(seed, &counts).run(ahead, behind).await;
     }
-    for count in [&seen.verified, &seen.given_up, &seen.collected] {
+    for count in [&counts.verified, &counts.given_up, &counts.collected] {
         assert!(count.load(Ordering::Relaxed) > SEEDS, "too little has happened");
     }
 }
 
 #[tokio::test]
-async fn clocks_that_differ_by_half_of_the_grace_cost_nothing_that_counts() {
+async fn clock_skew_of_half_the_grace_costs_no_valid_snapshot() {
     over_all_seeds(GRACE / 2, Duration::ZERO).await;
 }
 
 #[tokio::test]
-async fn lists_that_are_behind_by_a_quarter_of_the_grace_cost_nothing_that_counts() {
+async fn lists_late_by_a_quarter_of_the_grace_cost_no_valid_snapshot() {
     over_all_seeds(Duration::ZERO, GRACE / 4).await;
 }

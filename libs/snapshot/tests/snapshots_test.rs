@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_core::id::LogId;
 use forebay_core::{Error, ErrorCode};
 use forebay_snapshot::{
-    ChunkId, ChunkUpload, Listed, PartitionSnapshots, SnapshotName, SnapshotStore,
+    ChunkId, ChunkUpload, ListedSnapshot, PartitionSnapshots, SnapshotName, SnapshotStore,
 };
 use forebay_testkit::objects::{ObjectFault, TestObjects};
 use object_store::path::Path;
@@ -30,7 +30,7 @@ async fn newest(of: &PartitionSnapshots) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn what_was_built_is_read_back_and_the_newest_counts() {
+async fn built_snapshot_is_read_back_and_the_newest_is_selected() {
     let (_, snapshots) = world();
     assert_eq!(newest(&snapshots).await, None);
     let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
@@ -51,7 +51,7 @@ async fn what_was_built_is_read_back_and_the_newest_counts() {
 }
 
 #[tokio::test]
-async fn without_a_log_the_one_counts_that_was_published_last() {
+async fn newest_snapshot_of_any_log_is_the_last_published() {
     let (objects, snapshots) = world();
     build(&snapshots, 1, 90, b"old").await.unwrap();
     objects.pass(Duration::from_secs(1));
@@ -64,7 +64,7 @@ async fn without_a_log_the_one_counts_that_was_published_last() {
 }
 
 #[tokio::test]
-async fn nothing_counts_of_which_a_chunk_is_not_what_it_was() {
+async fn snapshot_with_a_damaged_chunk_is_not_verified() {
     for fault in [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused] {
         let (objects, snapshots) = world();
         objects.decide(Some(Arc::new(move |path: &str, number| {
@@ -82,7 +82,7 @@ async fn nothing_counts_of_which_a_chunk_is_not_what_it_was() {
 }
 
 #[tokio::test]
-async fn a_build_that_breaks_off_anywhere_leaves_what_counted_before() {
+async fn build_broken_off_anywhere_leaves_the_previous_snapshot() {
     let (objects, snapshots) = world();
     build(&snapshots, 1, 10, b"the one before").await.unwrap();
     objects.decide(None);
@@ -110,7 +110,7 @@ async fn a_build_that_breaks_off_anywhere_leaves_what_counted_before() {
 }
 
 #[tokio::test]
-async fn a_damaged_manifest_is_passed_over_for_an_older_one() {
+async fn damaged_manifest_is_skipped_for_an_older_manifest() {
     let (objects, snapshots) = world();
     let one = build(&snapshots, 1, 10, b"one").await.unwrap();
     let two = build(&snapshots, 2, 20, b"two").await.unwrap();
@@ -133,7 +133,7 @@ async fn a_damaged_manifest_is_passed_over_for_an_older_one() {
 }
 
 #[tokio::test]
-async fn what_expired_goes_behind_the_grace_and_what_others_share_stays() {
+async fn expired_chunks_are_collected_after_the_grace_unless_shared() {
     let (objects, snapshots) = world();
     let one = build(&snapshots, 1, 10, b"sharemine").await.unwrap();
     let two = build(&snapshots, 2, 20, b"share!your").await.unwrap();
@@ -152,7 +152,7 @@ async fn what_expired_goes_behind_the_grace_and_what_others_share_stays() {
 }
 
 #[tokio::test]
-async fn what_a_builder_left_that_died_goes_behind_the_grace() {
+async fn remains_of_a_dead_builder_are_collected_after_the_grace() {
     let (objects, snapshots) = world();
     let orphan = ChunkId::of(b"orphan", 9);
     snapshots.put_chunk(orphan, b"orphan".to_vec().into()).await.unwrap();
@@ -175,7 +175,7 @@ async fn what_a_builder_left_that_died_goes_behind_the_grace() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_is_damaged_on_its_way_to_a_collector_costs_none_of_its_chunks() {
+async fn manifest_damaged_in_transit_costs_no_chunk_at_a_collection() {
     for fault in [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused] {
         let (objects, snapshots) = world();
         let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
@@ -209,7 +209,7 @@ enum WrongList {
 }
 
 #[tokio::test]
-async fn a_list_that_is_wrong_costs_a_collection_nothing_that_counts() {
+async fn wrong_list_costs_no_valid_snapshot_at_a_collection() {
     for wrong in [WrongList::Missed, WrongList::Repeated, WrongList::Gone] {
         // The loop applies the fault to each object.
         for place in 0.. {
@@ -221,7 +221,7 @@ async fn a_list_that_is_wrong_costs_a_collection_nothing_that_counts() {
             let names = objects.names().await;
             let Some(name) = names.get(place).cloned() else { break };
             let mut seen = HashSet::new();
-            Listed::remember(&snapshots.list().await.unwrap(), &mut seen);
+            ListedSnapshot::remember(&snapshots.list().await.unwrap(), &mut seen);
             let ghost = name.replace(&format!("{:016x}", two.id), "00000000000000aa");
             objects.edit_lists(Some(Arc::new(move |mut listed: Vec<_>| {
                 let is_it = |of: &object_store::ObjectMeta| of.location.as_ref() == name;
@@ -254,7 +254,7 @@ async fn a_list_that_is_wrong_costs_a_collection_nothing_that_counts() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_keeps_below_the_snapshots_means_nothing_for_them() {
+async fn foreign_files_below_the_snapshots_are_ignored() {
     let (objects, snapshots) = world();
     let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
     // The folder contains a copy of the snapshot from a time at which it had expired, and random
@@ -277,7 +277,7 @@ async fn what_somebody_else_keeps_below_the_snapshots_means_nothing_for_them() {
 }
 
 #[tokio::test]
-async fn what_was_written_for_a_snapshot_that_comes_to_nothing_goes_at_once() {
+async fn chunks_of_a_failed_snapshot_are_removed_at_once() {
     let (objects, snapshots) = world();
     let one = build(&snapshots, 1, 10, b"some").await.unwrap();
     let names = objects.names().await;
@@ -316,7 +316,7 @@ async fn what_was_written_for_a_snapshot_that_comes_to_nothing_goes_at_once() {
 }
 
 #[tokio::test]
-async fn a_file_of_which_not_all_comes_is_refused() {
+async fn truncated_file_is_refused() {
     let (objects, scratch) = (Arc::new(TestObjects::default()), tempfile::tempdir().unwrap());
     objects.replace("in/users.csv", "id,age\nann,1\nbob,2\n".into()).await;
     let store = SnapshotStore::of(objects.clone(), Path::from("in"));
@@ -331,7 +331,7 @@ async fn a_file_of_which_not_all_comes_is_refused() {
 /// Proves that builders that share chunks and a collector, interleaved at every step, leave every
 /// snapshot that counts whole.
 #[tokio::test]
-async fn builders_and_a_collector_at_once_leave_all_that_counts_whole() {
+async fn concurrent_builders_and_collector_leave_valid_snapshots_whole() {
     for step in 0..24 {
         let (objects, snapshots) = world();
         let old = build(&snapshots, 1, 10, b"sharedbytes").await.unwrap();
@@ -369,11 +369,12 @@ async fn builders_and_a_collector_at_once_leave_all_that_counts_whole() {
 }
 
 #[tokio::test]
-async fn a_folder_of_this_machine_is_a_store_too() {
+async fn local_folder_serves_as_a_snapshot_store() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().join("snapshots").display());
     let store = SnapshotStore::open(&url).unwrap();
     store.check().await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path().join("snapshots")).unwrap().count(), 0);
     let snapshots = store.partition(AT);
     let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
     assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes");
@@ -388,7 +389,20 @@ async fn a_folder_of_this_machine_is_a_store_too() {
 }
 
 #[tokio::test]
-async fn what_a_killed_put_left_in_a_folder_goes_behind_the_grace() {
+async fn folder_that_cannot_be_created_is_refused_with_the_fix() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let url = format!("file://{}", file.join("snapshots").display());
+    let refused = SnapshotStore::open(&url).unwrap().check().await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::InvalidArgument, "{refused}");
+    let told = refused.to_string();
+    assert!(told.contains("file/snapshots") && told.contains("name a folder"), "{told}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn remains_of_a_killed_put_are_collected_after_the_grace() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().display());
     let snapshots = SnapshotStore::open(&url).unwrap().partition(AT);
@@ -420,7 +434,7 @@ fn urls_that_name_no_folder_are_refused() {
 }
 
 #[test]
-fn options_that_mean_nothing_are_refused() {
+fn unknown_or_incomplete_options_are_refused() {
     let option = |name: &str| [(name.to_owned(), "1".to_owned())];
     for (url, name) in [
         ("s3://bucket/folder", "AZURE_ALLOW_HTTP"),
@@ -440,7 +454,7 @@ fn options_that_mean_nothing_are_refused() {
 }
 
 #[test]
-fn an_endpoint_without_tls_has_to_be_allowed() {
+fn endpoint_without_tls_needs_permission() {
     let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let endpoint = "http://127.0.0.1:9000";
     for (url, options, allowing) in [

@@ -21,7 +21,7 @@ const COMMAND: &str = "cargo test --workspace --test vectors_test";
 
 fn progress(offset: u64) -> Progress {
     Progress {
-        position: Position { epoch: Epoch(1), offset: Offset(offset), place: 2 },
+        position: Position { epoch: Epoch(1), offset: Offset(offset), index_in_entry: 2 },
         offset_applied: Offset(offset + 1),
         partition_time: Timestamp::from_micros(-5),
         schema_version: SchemaVersion(1),
@@ -109,7 +109,7 @@ fn vectors() -> Value {
 }
 
 #[test]
-fn the_bytes_of_snapshots_are_those_of_the_vectors() {
+fn snapshots_match_the_golden_vectors() {
     check("snapshot.json", &vectors(), COMMAND);
     let held: Value = read("snapshot.json");
     let text = |of: &Value, name: &str| hex::decode(of[name].as_str().unwrap()).unwrap();
@@ -163,7 +163,7 @@ fn record((offset, time, entry): (u64, i64, &'static [u8])) -> KeptRecord<'stati
 }
 
 #[test]
-fn the_bytes_of_backups_are_those_of_the_vectors() {
+fn backups_match_the_golden_vectors() {
     let before = BackupName { taken_at: Timestamp::from_micros(1_749_999_999_000_000), id: 0xbabe };
     let backups = [backup(None), backup(Some(before))];
     let mut blocks = LogBlocks::default();

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_single_thread_runs_the_work_itself() {
+    async fn single_threaded_runtime_runs_the_work_itself() {
         let here = thread::current().id();
         assert_eq!(run_blocking(|| Ok(thread::current().id())).await.unwrap(), here);
         assert_eq!(block_in_place(|| thread::current().id()), here);

@@ -17,7 +17,7 @@ use forebay_core::id::{
 };
 use forebay_core::key::Key;
 use forebay_core::limits::{DEDUP_IDLE_US, DEDUP_WINDOW, ENTRY_CHANGES_MAX, SCHEMA_VERSION_MAX};
-use forebay_core::outcome::{Outcome, Verdict};
+use forebay_core::outcome::{ConditionOutcome, Outcome};
 use forebay_core::partition::partition_of;
 use forebay_core::row::{Document, encode_value};
 use forebay_core::schema::Definition;
@@ -200,7 +200,7 @@ impl Model {
             for batch in batches {
                 for change in &batch.changes {
                     self.apply_change(batch.client, change, at, &mut done);
-                    at.place += 1;
+                    at.index_in_entry += 1;
                 }
             }
         }
@@ -275,9 +275,13 @@ impl Model {
         let holds = condition_holds(present, change, &definition);
         if change.condition.is_some() {
             let version = present.and_then(|document| document.version);
-            let verdict = if holds { Verdict::Applied } else { Verdict::ConditionFailed(version) };
+            let condition = if holds {
+                ConditionOutcome::Applied
+            } else {
+                ConditionOutcome::ConditionFailed(version)
+            };
             let sequence = change.sequence;
-            done.outcomes.push(Outcome { client, sequence, position: at, verdict });
+            done.outcomes.push(Outcome { client, sequence, position: at, condition });
         }
         if !holds {
             return;
@@ -316,7 +320,7 @@ impl Model {
         if let Some(ttl) = change.ttl_us {
             document.expires_at = Some(after(ttl));
         }
-        let version = DocumentVersion((at.offset.0 << 16) + u64::from(at.place));
+        let version = DocumentVersion((at.offset.0 << 16) + u64::from(at.index_in_entry));
         document.version = definition.options.versioned.then_some(version);
         if let Some(id) = definition.partition_key {
             let value = Some(partition_key_value(&change.key, id, definition));

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_passed_on_with_its_length_however_that_was_told() {
+    fn message_is_forwarded_with_its_length_in_either_encoding() {
         let mut passed = Vec::new();
         let long = read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: x\r\n\r\nhello", false);
         long.write(&mut passed, 5).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_head_keeps_the_length_of_what_does_not_come() {
+    fn answer_to_head_retains_its_content_length() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         let mut passed = Vec::new();
         read(text, true).write(&mut passed, 0).unwrap();

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guard_kills_what_it_was_told_last_and_removes_the_folder() {
+    fn guard_kills_its_latest_processes_and_removes_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let sleeper = || Command::new("sleep").arg("600").spawn().unwrap();
         let (mut told, mut untold) = (sleeper(), sleeper());

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_found_from_the_folder_of_a_package_and_from_the_root() {
+    fn file_is_found_from_a_package_folder_and_from_the_root() {
         let path = find("proto/vectors/row.json").unwrap();
         assert!(path.is_absolute() && path.is_file(), "{}", path.display());
         let problem = find("proto/vectors/no-such.json").unwrap_err();

@@ -11,6 +11,7 @@ use forebay_core::key::KeyType;
 use forebay_core::row::{Document, FieldCell};
 use forebay_core::schema::{ColumnRules, Definition, Field, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_core::view::AggregateKind;
 use half::f16;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -249,6 +250,17 @@ pub fn check<T: Serialize>(name: &str, made: &T, command: &str) {
     let held = std::fs::read_to_string(path(name)).unwrap_or_default();
     let fix = format!("if the bytes were meant to change, run: UPDATE_VECTORS=1 {command}");
     assert!(held == text, "{name} differs from what this build makes; {fix}");
+}
+
+/// Returns the name of a kind of aggregate in the vectors. The vectors do not change, so they have
+/// the first words of declarations for some kinds.
+pub fn aggregate_name(kind: &AggregateKind) -> &'static str {
+    match kind {
+        AggregateKind::LastN { .. } => "last_n",
+        AggregateKind::ApproxCountDistinct { .. } => "distinct_count",
+        AggregateKind::ApproxQuantile { .. } => "quantiles",
+        other => other.name(),
+    }
 }
 
 impl DefinitionVector {

@@ -33,7 +33,7 @@ fn two_of_three_brokers_serve_while_one_is_down() {
 }
 
 #[test]
-fn a_setting_that_kafka_refuses_fails_the_start_with_its_words() {
+fn setting_refused_by_kafka_fails_the_start_with_kafkas_message() {
     let problem = Brokers::start_with(1, &[("log.cleanup.policy", "shred")]).err().unwrap();
     assert!(problem.contains("shred"), "{problem}");
 }

@@ -165,7 +165,11 @@ impl TryFrom<v1::ClientBatch> for ClientBatch {
 
 impl From<Position> for v1::Position {
     fn from(position: Position) -> Self {
-        Self { epoch: position.epoch.0, offset: position.offset.0, place: position.place.into() }
+        Self {
+            epoch: position.epoch.0,
+            offset: position.offset.0,
+            index_in_entry: position.index_in_entry.into(),
+        }
     }
 }
 
@@ -173,13 +177,13 @@ impl TryFrom<v1::Position> for Position {
     type Error = Error;
 
     fn try_from(wire: v1::Position) -> Result<Self> {
-        let place = u16::try_from(wire.place).map_err(|_| {
+        let index_in_entry = u16::try_from(wire.index_in_entry).map_err(|_| {
             Error::invalid_argument(
                 "the index in the entry of a position is 65,536 or more; send the position \
                  unchanged",
             )
         })?;
-        Ok(Self { epoch: Epoch(wire.epoch), offset: Offset(wire.offset), place })
+        Ok(Self { epoch: Epoch(wire.epoch), offset: Offset(wire.offset), index_in_entry })
     }
 }
 
@@ -190,7 +194,7 @@ impl From<Source> for v1::Source {
             position: Some(source.position.into()),
             previous: source.previous.map(Into::into),
             append_time_us: source.append_time.as_micros(),
-            is_moved: source.is_moved,
+            is_forwarded: source.is_forwarded,
         }
     }
 }
@@ -205,7 +209,7 @@ impl TryFrom<v1::Source> for Source {
             position: position.try_into()?,
             previous: wire.previous.map(TryInto::try_into).transpose()?,
             append_time: Timestamp::from_micros(wire.append_time_us),
-            is_moved: wire.is_moved,
+            is_forwarded: wire.is_forwarded,
         })
     }
 }

@@ -81,11 +81,11 @@ pub struct ScanCursor {
 impl ScanCursor {
     /// Returns the digest of the request's selection: documents, order and fields. Scans that
     /// differ only in how they read or continue may use each other's cursors.
-    pub fn digest(request: &v1::ScanRequest) -> u64 {
-        let asked = v1::ScanRequest {
+    pub fn digest(request: &v1::ScanDocumentsRequest) -> u64 {
+        let asked = v1::ScanDocumentsRequest {
             documents_max: 0,
             cursor: Bytes::new(),
-            may_move: false,
+            allow_snapshot_change: false,
             is_held: false,
             read: None,
             ..request.clone()
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_comes_back_with_the_fields_that_are_wanted() {
+    fn document_round_trips_with_its_wanted_fields() {
         let expires_at = Some(Timestamp::from_micros(7));
         let mut document = Document::new(expires_at, Some(DocumentVersion(3)));
         document.set(FieldId(1), Some(Value::Int64(-1)), None);
@@ -180,17 +180,24 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_of_what_was_asked_for() {
-        let request = v1::ScanRequest { store: "users".into(), ..v1::ScanRequest::default() };
-        let same = v1::ScanRequest { documents_max: 7, may_move: true, ..request.clone() };
-        let other = v1::ScanRequest { is_backward: true, ..request.clone() };
+    fn cursor_digest_covers_the_requested_scan() {
+        let request = v1::ScanDocumentsRequest {
+            store: "users".into(),
+            ..v1::ScanDocumentsRequest::default()
+        };
+        let same = v1::ScanDocumentsRequest {
+            documents_max: 7,
+            allow_snapshot_change: true,
+            ..request.clone()
+        };
+        let other = v1::ScanDocumentsRequest { is_reverse: true, ..request.clone() };
         assert_eq!(ScanCursor::digest(&request), ScanCursor::digest(&same));
         assert_ne!(ScanCursor::digest(&request), ScanCursor::digest(&other));
     }
 
     proptest! {
         #[test]
-        fn cursors_come_back_and_other_bytes_are_refused(
+        fn cursors_round_trip_and_other_bytes_are_refused(
             view: u64,
             asked: u64,
             key: Option<Vec<u8>>,

@@ -11,7 +11,9 @@ use prost::Message;
 use crate::decode_error::newer;
 use crate::error::as_stored_error;
 use crate::v1;
-use crate::v1::entry::{Barrier, Body, Changes, DeadLetters, DefinitionChange, Heartbeat, Opening};
+use crate::v1::entry::{
+    Barrier, Body, Changes, DeadLetters, DefinitionChange, Heartbeat, LogHeader,
+};
 
 /// First four bytes of the frame.
 pub const ENTRY_MAGIC: [u8; 4] = *b"FBEN";
@@ -161,7 +163,7 @@ fn check_body(body: &EntryBody) -> Result<()> {
 
 fn message_of_entry(entry: &Entry) -> v1::Entry {
     let body = match &entry.body {
-        EntryBody::LogHeader => Body::Opening(Opening {}),
+        EntryBody::LogHeader => Body::LogHeader(LogHeader {}),
         EntryBody::Changes(batches) => {
             Body::Changes(Changes { batches: batches.iter().map(Into::into).collect() })
         }
@@ -183,7 +185,7 @@ fn message_of_entry(entry: &Entry) -> v1::Entry {
 
 fn entry_of_message(log_id: LogId, wire: v1::Entry) -> Result<Entry> {
     let body = match wire.body.ok_or_else(|| newer("the kind of an entry"))? {
-        Body::Opening(_) => EntryBody::LogHeader,
+        Body::LogHeader(_) => EntryBody::LogHeader,
         Body::Changes(changes) => {
             let count = changes.batches.iter().map(|batch| batch.changes.len()).sum();
             check_change_count(count)?;

@@ -3,7 +3,7 @@
 use forebay_core::error::ErrorContext;
 use forebay_core::id::{DocumentVersion, Position};
 use forebay_core::limits::ROW_BYTES_MAX;
-use forebay_core::outcome::Verdict;
+use forebay_core::outcome::ConditionOutcome;
 use forebay_core::{Error, ErrorCode, Result};
 
 use crate::decode_error::{newer, unset};
@@ -39,13 +39,13 @@ impl ChangeResult {
         Self { position: Some(position), outcome: ChangeOutcome::Appended }
     }
 
-    /// Creates the result of a change at this position in the log for which a replica evaluated the
-    /// condition.
-    pub fn judged(position: Position, verdict: Verdict) -> Self {
-        let outcome = match verdict {
-            Verdict::Applied => ChangeOutcome::Applied,
-            Verdict::ConditionFailed(version) => ChangeOutcome::ConditionFailed(version),
-            Verdict::TooLarge => ChangeOutcome::Failed(too_large()),
+    /// Creates the result of a conditional change at this position in the log, as a replica
+    /// evaluated it.
+    pub fn conditional(position: Position, condition: ConditionOutcome) -> Self {
+        let outcome = match condition {
+            ConditionOutcome::Applied => ChangeOutcome::Applied,
+            ConditionOutcome::ConditionFailed(version) => ChangeOutcome::ConditionFailed(version),
+            ConditionOutcome::TooLarge => ChangeOutcome::Failed(too_large()),
         };
         Self { position: Some(position), outcome }
     }
@@ -55,18 +55,21 @@ impl ChangeResult {
         Self { position: None, outcome: ChangeOutcome::Failed(error) }
     }
 
-    /// Returns the verdict of a replica; `None` if no replica gave one or this is unknown.
+    /// Returns the outcome that a replica computed; `None` if no replica computed one, or if it is
+    /// unknown.
     ///
     /// A change in the log can exceed only the limit of its document: all other limits are checked
     /// before the append.
-    pub fn verdict(&self) -> Option<Verdict> {
+    pub fn condition_outcome(&self) -> Option<ConditionOutcome> {
         match &self.outcome {
-            ChangeOutcome::Applied => Some(Verdict::Applied),
-            ChangeOutcome::ConditionFailed(version) => Some(Verdict::ConditionFailed(*version)),
+            ChangeOutcome::Applied => Some(ConditionOutcome::Applied),
+            ChangeOutcome::ConditionFailed(version) => {
+                Some(ConditionOutcome::ConditionFailed(*version))
+            }
             ChangeOutcome::Failed(error)
                 if self.position.is_some() && error.code() == ErrorCode::LimitExceeded =>
             {
-                Some(Verdict::TooLarge)
+                Some(ConditionOutcome::TooLarge)
             }
             ChangeOutcome::Appended | ChangeOutcome::Failed(_) => None,
         }

@@ -7,8 +7,10 @@ use forebay_core::schema::{
     StoreOptions, StoreSpec, Stream, StreamSpec,
 };
 use forebay_core::value::{FieldType, Value};
-use forebay_core::versions::{Carried, StoreLogs, StoreVersion, StoreVersions, VersionNumber};
-use forebay_core::view::View;
+use forebay_core::versions::{
+    RepartitionSource, StoreLogs, StoreVersion, StoreVersions, VersionNumber,
+};
+use forebay_core::view::FeatureView;
 use forebay_core::{Error, Result};
 
 use crate::decode_error::{self, enumeration, newer, unset};
@@ -36,20 +38,32 @@ fn field_type(wire: Option<v1::FieldType>) -> Result<FieldType> {
 
 impl From<&StoreOptions> for v1::StoreOptions {
     fn from(options: &StoreOptions) -> Self {
-        let StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes } = *options;
-        Self { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes }
+        let &StoreOptions {
+            ttl_us,
+            versioned,
+            heartbeat_ms,
+            log_retention_us,
+            log_retention_bytes,
+        } = options;
+        Self { ttl_us, versioned, heartbeat_ms, log_retention_us, log_retention_bytes }
     }
 }
 
 impl From<v1::StoreOptions> for StoreOptions {
     /// Converts a heartbeat of 0 to the default; other limits are checked with the definition.
     fn from(wire: v1::StoreOptions) -> Self {
-        let v1::StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes } = wire;
+        let v1::StoreOptions {
+            ttl_us,
+            versioned,
+            heartbeat_ms,
+            log_retention_us,
+            log_retention_bytes,
+        } = wire;
         let heartbeat_ms = match heartbeat_ms {
             0 => Self::default().heartbeat_ms,
             set => set,
         };
-        Self { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes }
+        Self { ttl_us, versioned, heartbeat_ms, log_retention_us, log_retention_bytes }
     }
 }
 
@@ -224,8 +238,8 @@ fn versions_of(definition: &Definition) -> Option<v1::StoreVersions> {
     let versions = &definition.versions;
     // In the definition under a version's storage id the store's id occurs only here.
     let is_of_version = definition.store != versions.home();
-    let is_told = is_of_version || !versions.is_first_alone();
-    is_told.then(|| versions_with(versions, is_of_version || versions.have_moved()))
+    let is_told = is_of_version || !versions.have_only_the_first();
+    is_told.then(|| versions_with(versions, is_of_version || versions.have_repartitions()))
 }
 
 /// Converts versions, with the logs that they follow or without.
@@ -233,33 +247,39 @@ fn versions_with(versions: &StoreVersions, with_logs: bool) -> v1::StoreVersions
     let logs = |logs: StoreLogs| with_logs.then(|| logs.into());
     let version = |version: &StoreVersion| v1::StoreVersion {
         number: version.number.0,
-        kept_as: version.kept_as.0,
-        began: version.began.iter().map(|offset| offset.0).collect(),
+        storage_id: version.storage_id.0,
+        start_offsets: version.start_offsets.iter().map(|offset| offset.0).collect(),
         logs: logs(version.logs),
-        carried: version.carried.as_ref().map(|carried| v1::Carried {
-            from: Some(carried.from.into()),
-            began: carried.began.iter().map(|offset| offset.0).collect(),
+        repartition_source: version.repartition_source.as_ref().map(|source| {
+            v1::RepartitionSource {
+                from: Some(source.from.into()),
+                start_offsets: source.start_offsets.iter().map(|offset| offset.0).collect(),
+            }
         }),
     };
     v1::StoreVersions {
-        kept: versions.all().iter().map(version).collect(),
+        versions: versions.all().iter().map(version).collect(),
         live: versions.live().number.0,
         next: versions.next().0,
-        written: logs(versions.written()),
+        write_logs: logs(versions.write_logs()),
         home: with_logs.then(|| versions.home().0),
     }
 }
 
 impl From<&StoreVersions> for v1::StoreVersions {
     fn from(versions: &StoreVersions) -> Self {
-        versions_with(versions, versions.have_moved())
+        versions_with(versions, versions.have_repartitions())
     }
 }
 
 impl From<StoreLogs> for v1::StoreLogs {
     fn from(logs: StoreLogs) -> Self {
-        let StoreLogs { store, partitions, moves } = logs;
-        Self { store: store.0, partitions: partitions.0, moves: moves.into() }
+        let StoreLogs { store, partitions, repartition_count } = logs;
+        Self {
+            store: store.0,
+            partitions: partitions.0,
+            repartition_count: repartition_count.into(),
+        }
     }
 }
 
@@ -267,13 +287,13 @@ impl TryFrom<v1::StoreLogs> for StoreLogs {
     type Error = Error;
 
     fn try_from(wire: v1::StoreLogs) -> Result<Self> {
-        let moves = u8::try_from(wire.moves).map_err(|_| {
+        let repartition_count = u8::try_from(wire.repartition_count).map_err(|_| {
             Error::invalid_argument(
                 "the store has been repartitioned 255 times, which is the limit",
             )
         })?;
         let (store, partitions) = (StoreId(wire.store), PartitionCount(wire.partitions));
-        Ok(Self { store, partitions, moves })
+        Ok(Self { store, partitions, repartition_count })
     }
 }
 
@@ -285,27 +305,27 @@ fn versions(
     let home = wire.home.map_or(store, StoreId);
     let first = StoreLogs::first(home, partitions);
     let logs = |wire: Option<v1::StoreLogs>| wire.map_or(Ok(first), StoreLogs::try_from);
-    let offsets = |began: Vec<u64>| began.into_iter().map(Offset).collect();
-    let carried = |wire: v1::Carried| -> Result<_> {
+    let offsets = |wire: Vec<u64>| wire.into_iter().map(Offset).collect();
+    let source = |wire: v1::RepartitionSource| -> Result<_> {
         let from = wire.from.ok_or_else(|| unset("the source of a repartition"))?;
-        Ok(Carried { from: from.try_into()?, began: offsets(wire.began) })
+        Ok(RepartitionSource { from: from.try_into()?, start_offsets: offsets(wire.start_offsets) })
     };
     let version = |version: v1::StoreVersion| {
         Ok(StoreVersion {
             number: VersionNumber(version.number),
-            kept_as: StoreId(version.kept_as),
-            began: offsets(version.began),
+            storage_id: StoreId(version.storage_id),
+            start_offsets: offsets(version.start_offsets),
             logs: logs(version.logs)?,
-            carried: version.carried.map(carried).transpose()?,
+            repartition_source: version.repartition_source.map(source).transpose()?,
         })
     };
-    let kept = wire.kept.into_iter().map(version).collect::<Result<_>>()?;
+    let versions = wire.versions.into_iter().map(version).collect::<Result<_>>()?;
     let (live, next) = (VersionNumber(wire.live), VersionNumber(wire.next));
-    StoreVersions::new(home, kept, live, next, logs(wire.written)?)
+    StoreVersions::new(home, versions, live, next, logs(wire.write_logs)?)
 }
 
 fn stream(wire: v1::Stream) -> Result<Stream> {
-    let view = wire.view.map(View::try_from).transpose()?;
+    let view = wire.view.map(FeatureView::try_from).transpose()?;
     Ok(Stream { event_time: wire.event_time.map(FieldId), view: view.map(Box::new) })
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::limits::{
     COPY_BLOCK_BYTES_MAX, COPY_FRAME_BYTES, COPY_PART_RECORD_BYTES_MAX, COPY_STREAM_BYTES,
 };
@@ -94,8 +94,8 @@ pub fn block_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8])>> 
 type Row<'b> = (&'b [u8], &'b [u8], &'b [u8]);
 
 fn next_row(bytes: &[u8]) -> Result<Row<'_>> {
-    let mut fields = Fields::new(bytes, torn);
-    let (key, value) = (fields.u32()? as usize, fields.u32()? as usize);
+    let mut reader = ByteReader::new(bytes, torn);
+    let (key, value) = (reader.u32()? as usize, reader.u32()? as usize);
     let (key, rest) = bytes[LENGTHS..].split_at_checked(key).ok_or_else(torn)?;
     let (value, rest) = rest.split_at_checked(value).ok_or_else(torn)?;
     Ok((key, value, rest))
@@ -151,7 +151,7 @@ impl PieceDigest {
 ///
 /// # Errors
 /// Returns `Corrupt` for bytes that are not a block.
-pub fn block_of(rows: &v1::CopyRows) -> Result<Bytes> {
+pub fn block_of(rows: &v1::CopyBlock) -> Result<Bytes> {
     if crc32c::crc32c(&rows.block) != rows.crc32c {
         return Err(Error::corrupt("a block of rows was damaged on its way; copy again"));
     }
@@ -196,9 +196,9 @@ pub fn read_parts(bytes: &[u8]) -> (Vec<v1::CopyPart>, u64) {
 }
 
 fn read_part(bytes: &[u8]) -> Result<(v1::CopyPart, usize)> {
-    let mut fields = Fields::new(bytes, torn_record);
-    let (length, crc) = (fields.u32()? as usize, fields.u32()?);
-    let body = fields.bytes(length)?;
+    let mut reader = ByteReader::new(bytes, torn_record);
+    let (length, crc) = (reader.u32()? as usize, reader.u32()?);
+    let body = reader.bytes(length)?;
     if length > COPY_PART_RECORD_BYTES_MAX || crc32c::crc32c(body) != crc {
         return Err(torn_record());
     }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_comes_from_an_address() {
+    fn copy_source_must_be_an_address() {
         assert_eq!(copy_endpoint("127.0.0.1:7070").unwrap().uri().port_u16(), Some(7070));
         let error = copy_endpoint("not an address").unwrap_err();
         assert_eq!(error.code(), forebay_core::ErrorCode::InvalidArgument);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_have_few_forms() {
+    fn only_known_file_names_have_a_kind() {
         let (current, manifest) = (Some(FileKind::Current), Some(FileKind::Manifest));
         assert_eq!(file_kind("CURRENT"), current);
         assert_eq!(file_kind("MANIFEST-000005"), manifest);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_told_by_all_its_bytes() {
+    fn piece_digest_covers_all_bytes() {
         let bytes: Vec<u8> = (0..=255).cycle().take(1_000).collect();
         let mut digest = PieceDigest::default();
         bytes.chunks(7).for_each(|bytes| digest.add(bytes));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_record_ends_the_journal() {
+    fn flipped_record_ends_the_journal() {
         let end = v1::CopyPartEnd { rows: 7, digest: vec![1; 16].into(), is_range_end: true };
         let part = v1::CopyPart { range: 1, bytes: 9, end: Some(end), ..v1::CopyPart::default() };
         let record = part_record(&part);

@@ -73,7 +73,7 @@ pub fn error_of_status(status: &Status) -> Error {
 ///
 /// If the service itself answered, its details say whether the outcome is known. If there are no
 /// details, only a failed connect and a refusal before any handler ran are certain to have appended
-/// nothing. Every other status is `UnknownOutcome`, and the same retry settles it.
+/// nothing. Every other status is `UnknownOutcome`, and the same retry resolves it.
 pub fn write_error_of_status(status: &Status) -> Error {
     error_in_details(status).unwrap_or_else(|| {
         let read = code_without_details(status);

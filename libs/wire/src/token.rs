@@ -100,7 +100,7 @@ impl Token {
             bytes.put_u64_le(log.0);
             bytes.put_u32_le(position.epoch.0);
             bytes.put_u64_le(position.offset.0);
-            bytes.put_u16_le(position.place);
+            bytes.put_u16_le(position.index_in_entry);
         }
         let checksum = crc32c::crc32c(&bytes);
         bytes.put_u32_le(checksum);
@@ -148,7 +148,7 @@ impl Token {
         let position = Position {
             epoch: Epoch(u32::from_le_bytes([e0, e1, e2, e3])),
             offset: Offset(u64::from_le_bytes(offset)),
-            place: u16::from_le_bytes([p0, p1]),
+            index_in_entry: u16::from_le_bytes([p0, p1]),
         };
         self.positions.insert(partition, (log, position));
         Ok(())

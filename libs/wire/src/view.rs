@@ -3,15 +3,15 @@
 use forebay_core::id::{FieldId, StoreId};
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{
-    AggregateKind, AggregateSpec, Comparison, Emission, Feature, Lookup, NamedWindow, Operand,
-    Origin, Predicate, View, Window,
+    AggregateKind, AggregateSpec, Comparison, Feature, FeatureView, Join, Materialization,
+    NamedWindow, Operand, Origin, Predicate, Window,
 };
 use forebay_core::{Error, Result};
 
 use crate::decode_error::{self, enumeration, newer, unset};
 use crate::v1;
-use crate::v1::aggregate::{self, DistinctCount, LastN, Plain, Quantiles, TopK};
-use crate::v1::derived_column::{self, LookedUp};
+use crate::v1::aggregate::{self, ApproxCountDistinct, ApproxQuantile, LastN, Plain, TopK};
+use crate::v1::derived_column::{self, JoinedField};
 use crate::v1::named_window::{self, Sliding, Tumbling};
 use crate::v1::predicate::{self, Compare, IsOneOf, Some as SomeOf, compare};
 use crate::value::scalar_type;
@@ -25,8 +25,8 @@ enumeration!("how two values compare": Comparison, v1::Comparison {
     GreaterOrEqual = GreaterOrEqual,
 });
 
-impl From<&View> for v1::View {
-    fn from(view: &View) -> Self {
+impl From<&FeatureView> for v1::View {
+    fn from(view: &FeatureView) -> Self {
         let column = |(id, origin): (&FieldId, &Origin)| v1::DerivedColumn {
             id: id.0,
             origin: Some(origin_message(*origin)),
@@ -34,18 +34,18 @@ impl From<&View> for v1::View {
         Self {
             source: view.source.0,
             filter: view.filter.as_ref().map(Into::into),
-            lookups: view.lookups.iter().map(Into::into).collect(),
+            joins: view.joins.iter().map(Into::into).collect(),
             columns: view.columns.iter().map(column).collect(),
-            group_by: view.group_by.iter().map(|id| id.0).collect(),
+            entity: view.entity.iter().map(|id| id.0).collect(),
             features: view.features.iter().map(Into::into).collect(),
             windows: view.windows.iter().map(Into::into).collect(),
-            lateness_us: view.lateness_us,
-            emission: view.emission.as_ref().map(Into::into),
+            allowed_lateness_us: view.allowed_lateness_us,
+            materialization: view.materialization.as_ref().map(Into::into),
         }
     }
 }
 
-impl TryFrom<v1::View> for View {
+impl TryFrom<v1::View> for FeatureView {
     type Error = Error;
 
     /// Converts the view alone; the stream's definition checks it against the stream.
@@ -63,13 +63,13 @@ impl TryFrom<v1::View> for View {
         Ok(Self {
             source: StoreId(wire.source),
             filter: wire.filter.map(Predicate::try_from).transpose()?,
-            lookups: wire.lookups.into_iter().map(Into::into).collect(),
+            joins: wire.joins.into_iter().map(Into::into).collect(),
             columns,
-            group_by: wire.group_by.into_iter().map(FieldId).collect(),
+            entity: wire.entity.into_iter().map(FieldId).collect(),
             features: each(wire.features)?,
             windows: each(wire.windows)?,
-            lateness_us: wire.lateness_us,
-            emission: wire.emission.map(Into::into),
+            allowed_lateness_us: wire.allowed_lateness_us,
+            materialization: wire.materialization.map(Into::into),
         })
     }
 }
@@ -84,8 +84,8 @@ fn origin_message(origin: Origin) -> derived_column::Origin {
         Origin::Key => Wire::Key(Key {}),
         Origin::EventTime => Wire::EventTime(EventTime {}),
         Origin::Column(id) => Wire::Column(id.0),
-        Origin::Lookup { lookup, field } => {
-            Wire::LookedUp(LookedUp { lookup: lookup.into(), field: field.0 })
+        Origin::Join { join, field } => {
+            Wire::Joined(JoinedField { join: join.into(), field: field.0 })
         }
     }
 }
@@ -96,46 +96,46 @@ fn origin_of(wire: derived_column::Origin) -> Result<Origin> {
         Wire::Key(_) => Origin::Key,
         Wire::EventTime(_) => Origin::EventTime,
         Wire::Column(id) => Origin::Column(FieldId(id)),
-        Wire::LookedUp(LookedUp { lookup, field }) => {
-            Origin::Lookup { lookup: small(lookup, "a lookup")?, field: FieldId(field) }
+        Wire::Joined(JoinedField { join, field }) => {
+            Origin::Join { join: small(join, "a join")?, field: FieldId(field) }
         }
     })
 }
 
-impl From<&Lookup> for v1::Lookup {
-    fn from(lookup: &Lookup) -> Self {
-        let key = lookup.key.map(|id| id.0);
-        Self { store: lookup.store.0, key, required: lookup.is_required }
+impl From<&Join> for v1::Join {
+    fn from(join: &Join) -> Self {
+        let key = join.key.map(|id| id.0);
+        Self { store: join.store.0, key, required: join.is_required }
     }
 }
 
-impl From<v1::Lookup> for Lookup {
-    fn from(wire: v1::Lookup) -> Self {
+impl From<v1::Join> for Join {
+    fn from(wire: v1::Join) -> Self {
         let key = wire.key.map(FieldId);
         Self { store: StoreId(wire.store), key, is_required: wire.required }
     }
 }
 
-impl From<&Emission> for v1::Emission {
-    fn from(emission: &Emission) -> Self {
+impl From<&Materialization> for v1::Materialization {
+    fn from(materialization: &Materialization) -> Self {
         Self {
-            store: emission.store.0,
-            fields: emission.fields.iter().map(|id| id.0).collect(),
-            position: emission.position.0,
-            cadence_us: emission.cadence_us,
-            grace_us: emission.grace_us,
+            store: materialization.store.0,
+            fields: materialization.fields.iter().map(|id| id.0).collect(),
+            position: materialization.position.0,
+            interval_us: materialization.interval_us,
+            expiry_grace_us: materialization.expiry_grace_us,
         }
     }
 }
 
-impl From<v1::Emission> for Emission {
-    fn from(wire: v1::Emission) -> Self {
+impl From<v1::Materialization> for Materialization {
+    fn from(wire: v1::Materialization) -> Self {
         Self {
             store: StoreId(wire.store),
             fields: wire.fields.into_iter().map(FieldId).collect(),
             position: FieldId(wire.position),
-            cadence_us: wire.cadence_us,
-            grace_us: wire.grace_us,
+            interval_us: wire.interval_us,
+            expiry_grace_us: wire.expiry_grace_us,
         }
     }
 }
@@ -245,12 +245,14 @@ impl From<&AggregateKind> for v1::Aggregate {
         use aggregate::Kind;
         let kind = match kind {
             AggregateKind::LastN { count } => Kind::LastN(LastN { count: (*count).into() }),
-            AggregateKind::DistinctCount { lg_k, bounds } => Kind::DistinctCount(DistinctCount {
-                lg_k: (*lg_k).into(),
-                bounds: bounds.map(Into::into),
-            }),
-            AggregateKind::Quantiles { ranks, k } => {
-                Kind::Quantiles(Quantiles { ranks: ranks.clone(), k: (*k).into() })
+            AggregateKind::ApproxCountDistinct { lg_k, confidence_stddevs } => {
+                Kind::ApproxCountDistinct(ApproxCountDistinct {
+                    lg_k: (*lg_k).into(),
+                    confidence_stddevs: confidence_stddevs.map(Into::into),
+                })
+            }
+            AggregateKind::ApproxQuantile { q, k } => {
+                Kind::ApproxQuantile(ApproxQuantile { q: q.clone(), k: (*k).into() })
             }
             AggregateKind::TopK { count, lg_counters } => {
                 let (count, lg_counters) = ((*count).into(), (*lg_counters).into());
@@ -274,11 +276,17 @@ impl TryFrom<v1::Aggregate> for AggregateKind {
         Ok(match wire.kind.ok_or_else(|| newer("the kind of an aggregate"))? {
             Kind::Plain(number) => plain(number)?,
             Kind::LastN(LastN { count }) => Self::LastN { count: small(count, "a count")? },
-            Kind::DistinctCount(DistinctCount { lg_k, bounds }) => Self::DistinctCount {
-                lg_k: small(lg_k, "lg_k")?,
-                bounds: bounds.map(|bounds| small(bounds, "bounds")).transpose()?,
-            },
-            Kind::Quantiles(Quantiles { ranks, k }) => Self::Quantiles { ranks, k: small(k, "k")? },
+            Kind::ApproxCountDistinct(ApproxCountDistinct { lg_k, confidence_stddevs }) => {
+                Self::ApproxCountDistinct {
+                    lg_k: small(lg_k, "lg_k")?,
+                    confidence_stddevs: confidence_stddevs
+                        .map(|of| small(of, "confidence_stddevs"))
+                        .transpose()?,
+                }
+            }
+            Kind::ApproxQuantile(ApproxQuantile { q, k }) => {
+                Self::ApproxQuantile { q, k: small(k, "k")? }
+            }
             Kind::TopK(TopK { count, lg_counters }) => Self::TopK {
                 count: small(count, "a count")?,
                 lg_counters: small(lg_counters, "lg_counters")?,
@@ -302,11 +310,13 @@ fn small<T: TryFrom<u32>>(number: u32, what: &str) -> Result<T> {
 
 impl From<&NamedWindow> for v1::NamedWindow {
     fn from(named: &NamedWindow) -> Self {
-        use named_window::{Lifetime, Window as Wire};
+        use named_window::{Unbounded, Window as Wire};
         let window = match named.window {
             Window::Tumbling { length_us } => Wire::Tumbling(Tumbling { length_us }),
-            Window::Sliding { length_us, hop_us } => Wire::Sliding(Sliding { length_us, hop_us }),
-            Window::Lifetime => Wire::Lifetime(Lifetime {}),
+            Window::Sliding { length_us, slide_us } => {
+                Wire::Sliding(Sliding { length_us, slide_us })
+            }
+            Window::Unbounded => Wire::Unbounded(Unbounded {}),
         };
         Self { name: named.name.clone(), window: Some(window) }
     }
@@ -319,8 +329,10 @@ impl TryFrom<v1::NamedWindow> for NamedWindow {
         use named_window::Window as Wire;
         let window = match wire.window.ok_or_else(|| newer("the kind of a window"))? {
             Wire::Tumbling(Tumbling { length_us }) => Window::Tumbling { length_us },
-            Wire::Sliding(Sliding { length_us, hop_us }) => Window::Sliding { length_us, hop_us },
-            Wire::Lifetime(_) => Window::Lifetime,
+            Wire::Sliding(Sliding { length_us, slide_us }) => {
+                Window::Sliding { length_us, slide_us }
+            }
+            Wire::Unbounded(_) => Window::Unbounded,
         };
         Ok(Self { name: wire.name, window })
     }

@@ -11,64 +11,64 @@ const AFTER_US_MAX: u64 = 86_400_000_000;
 
 /// Counters of one view since this process opened it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ViewCounts {
-    /// Events of the source that were read.
-    pub seen: u64,
+pub struct ViewStats {
+    /// Events of the source stream that were read.
+    pub input_events: u64,
     /// Events that the filter dropped.
-    pub filtered: u64,
-    /// Events dropped because a required lookup found no document.
-    pub not_found: u64,
+    pub filter_dropped: u64,
+    /// Events dropped because a required join found no document.
+    pub join_dropped: u64,
     /// Events dropped because the name of their group is too long.
-    pub oversized: u64,
+    pub oversized_dropped: u64,
     /// Events that were folded.
-    pub folded: u64,
-    /// Events without a group, because a column of `group_by` has no value.
-    pub ungrouped: u64,
+    pub folded_events: u64,
+    /// Events without a group, because a column of `entity` has no value.
+    pub ungrouped_dropped: u64,
     /// Events later than the view's allowed lateness.
-    pub late: u64,
+    pub late_dropped: u64,
     /// Events too far ahead of the log's time.
-    pub ahead: u64,
+    pub future_dropped: u64,
     /// Events with a value that an aggregate cannot take in.
-    pub refused: u64,
-    /// Documents that were emitted.
-    pub emitted: u64,
-    /// Median, 99th percentile and maximum of the delay between the first unemitted change of a
-    /// group and its emission, in microseconds.
-    pub emitted_after_us: [u64; 3],
+    pub invalid_dropped: u64,
+    /// Documents that were written with values of the view.
+    pub materialized_documents: u64,
+    /// Median, 99th percentile and maximum of the delay between the first unwritten change of a
+    /// group and its materialization, in microseconds.
+    pub materialize_delay_us: [u64; 3],
 }
 
-/// The live counters of [`ViewCounts`].
+/// The live counters of [`ViewStats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) seen: AtomicU64,
-    pub(crate) filtered: AtomicU64,
-    pub(crate) not_found: AtomicU64,
-    pub(crate) oversized: AtomicU64,
-    folded: AtomicU64,
-    ungrouped: AtomicU64,
-    late: AtomicU64,
-    ahead: AtomicU64,
-    refused: AtomicU64,
-    emitted_after: Mutex<Option<Histogram<u64>>>,
+    pub(crate) input_events: AtomicU64,
+    pub(crate) filter_dropped: AtomicU64,
+    pub(crate) join_dropped: AtomicU64,
+    pub(crate) oversized_dropped: AtomicU64,
+    folded_events: AtomicU64,
+    ungrouped_dropped: AtomicU64,
+    late_dropped: AtomicU64,
+    future_dropped: AtomicU64,
+    invalid_dropped: AtomicU64,
+    materialize_delay: Mutex<Option<Histogram<u64>>>,
 }
 
-/// Counters of a run of entries in the fold; [`ViewCounts`] has those of all entries.
+/// Counters of a run of entries in the fold; [`ViewStats`] has those of all entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Folds {
-    folded: u64,
-    pub(crate) ungrouped: u64,
-    late: u64,
-    ahead: u64,
-    pub(crate) refused: u64,
+    folded_events: u64,
+    pub(crate) ungrouped_dropped: u64,
+    late_dropped: u64,
+    future_dropped: u64,
+    pub(crate) invalid_dropped: u64,
 }
 
 impl Folds {
     /// Counts an event by its admission.
     pub(crate) fn note(&mut self, admission: EventAdmission) {
         *match admission {
-            EventAdmission::Admitted => &mut self.folded,
-            EventAdmission::Late { .. } => &mut self.late,
-            EventAdmission::Ahead { .. } => &mut self.ahead,
+            EventAdmission::Admitted => &mut self.folded_events,
+            EventAdmission::Late { .. } => &mut self.late_dropped,
+            EventAdmission::Ahead { .. } => &mut self.future_dropped,
         } += 1;
     }
 }
@@ -82,16 +82,16 @@ impl Counters {
     /// Adds the counters of a run, once its shard has written it.
     pub(crate) fn add(&self, folds: Folds) {
         let add = |counter: &AtomicU64, more| counter.fetch_add(more, Ordering::Relaxed);
-        add(&self.folded, folds.folded);
-        add(&self.ungrouped, folds.ungrouped);
-        add(&self.late, folds.late);
-        add(&self.ahead, folds.ahead);
-        add(&self.refused, folds.refused);
+        add(&self.folded_events, folds.folded_events);
+        add(&self.ungrouped_dropped, folds.ungrouped_dropped);
+        add(&self.late_dropped, folds.late_dropped);
+        add(&self.future_dropped, folds.future_dropped);
+        add(&self.invalid_dropped, folds.invalid_dropped);
     }
 
-    /// Counts an emitted document with its delay.
-    pub(crate) fn emitted(&self, after_us: i64) {
-        let mut histogram = self.emitted_after.lock();
+    /// Counts a materialized document with its delay.
+    pub(crate) fn note_materialized(&self, after_us: i64) {
+        let mut histogram = self.materialize_delay.lock();
         let made = || Histogram::new_with_bounds(1, AFTER_US_MAX, 3).ok();
         if histogram.is_none() {
             *histogram = made();
@@ -101,22 +101,22 @@ impl Counters {
         }
     }
 
-    pub(crate) fn now(&self) -> ViewCounts {
+    pub(crate) fn now(&self) -> ViewStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let histogram = self.emitted_after.lock();
+        let histogram = self.materialize_delay.lock();
         let after = |quantile| histogram.as_ref().map_or(0, |it| it.value_at_quantile(quantile));
-        ViewCounts {
-            seen: of(&self.seen),
-            filtered: of(&self.filtered),
-            not_found: of(&self.not_found),
-            oversized: of(&self.oversized),
-            folded: of(&self.folded),
-            ungrouped: of(&self.ungrouped),
-            late: of(&self.late),
-            ahead: of(&self.ahead),
-            refused: of(&self.refused),
-            emitted: histogram.as_ref().map_or(0, Histogram::len),
-            emitted_after_us: [0.5, 0.99, 1.0].map(after),
+        ViewStats {
+            input_events: of(&self.input_events),
+            filter_dropped: of(&self.filter_dropped),
+            join_dropped: of(&self.join_dropped),
+            oversized_dropped: of(&self.oversized_dropped),
+            folded_events: of(&self.folded_events),
+            ungrouped_dropped: of(&self.ungrouped_dropped),
+            late_dropped: of(&self.late_dropped),
+            future_dropped: of(&self.future_dropped),
+            invalid_dropped: of(&self.invalid_dropped),
+            materialized_documents: histogram.as_ref().map_or(0, Histogram::len),
+            materialize_delay_us: [0.5, 0.99, 1.0].map(after),
         }
     }
 }

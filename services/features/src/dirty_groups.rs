@@ -1,5 +1,5 @@
-//! The dirty set of one partition: changed groups that the fold notes and the emitter takes. The
-//! shard's rows list all of them; memory holds a bounded number.
+//! The dirty set of one partition: changed groups that the fold notes and the materializer takes.
+//! The shard's rows list all of them; memory holds a bounded number.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 /// Maximum number of groups in memory; only the shard's rows list the rest.
 const AT_HAND_MAX: usize = 64 * 1024;
 
-/// Changes of a group since its last emission.
+/// Changes of a group since its last materialization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupChange {
     /// Position of the last change.
     pub(crate) position: Position,
-    /// The partition's time at the first change since the last emission.
+    /// The partition's time at the first change since the last materialization.
     pub(crate) since: Timestamp,
 }
 
@@ -27,17 +27,17 @@ impl GroupChange {
     }
 }
 
-/// A group that was emitted.
+/// A group that was materialized.
 #[derive(Clone, Debug)]
-pub(crate) struct EmittedGroup {
+pub(crate) struct MaterializedGroup {
     pub(crate) group: Vec<u8>,
-    /// Position up to which the emission includes the changes.
+    /// Position up to which the materialization includes the changes.
     pub(crate) position: Position,
     /// Time at which a window's values change even if no event arrives.
     pub(crate) next: Option<Timestamp>,
 }
 
-/// State shared between the fold of a partition and its emitter.
+/// State shared between the fold of a partition and its materializer.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyGroups(Mutex<Inner>);
 
@@ -46,7 +46,7 @@ struct Inner {
     changed: BTreeMap<Vec<u8>, GroupChange>,
     /// Whether the shard has rows of groups that are not in memory.
     is_more: bool,
-    emitted: Vec<EmittedGroup>,
+    materialized: Vec<MaterializedGroup>,
     /// Lower bound of the next time at which values change without an event.
     next_timer_at: Timestamp,
 }
@@ -55,7 +55,7 @@ impl Default for Inner {
     /// Returns a state in which the shard may list groups that an earlier process has left.
     fn default() -> Self {
         let next_timer_at = Timestamp::MIN;
-        Self { changed: BTreeMap::new(), is_more: true, emitted: Vec::new(), next_timer_at }
+        Self { changed: BTreeMap::new(), is_more: true, materialized: Vec::new(), next_timer_at }
     }
 }
 
@@ -73,7 +73,7 @@ impl DirtyGroups {
         }
     }
 
-    /// Takes at most `at_most` groups to emit.
+    /// Takes at most `at_most` groups to materialize.
     pub(crate) fn take(&self, at_most: usize) -> Vec<(Vec<u8>, GroupChange)> {
         let mut inner = self.0.lock();
         let mut taken = Vec::with_capacity(at_most.min(inner.changed.len()));
@@ -95,9 +95,9 @@ impl DirtyGroups {
         self.0.lock().is_more = true;
     }
 
-    /// Records emitted groups: the fold removes their rows with its next entry.
-    pub(crate) fn note_emitted(&self, emitted: Vec<EmittedGroup>) {
-        self.0.lock().emitted.extend(emitted);
+    /// Records materialized groups: the fold removes their rows with its next entry.
+    pub(crate) fn note_materialized(&self, materialized: Vec<MaterializedGroup>) {
+        self.0.lock().materialized.extend(materialized);
     }
 
     /// Returns the lower bound of the next time at which values change without an event.
@@ -110,9 +110,9 @@ impl DirtyGroups {
         self.0.lock().next_timer_at = moment;
     }
 
-    /// Takes the groups emitted since the last call.
-    pub(crate) fn take_emitted(&self) -> Vec<EmittedGroup> {
-        std::mem::take(&mut self.0.lock().emitted)
+    /// Takes the groups materialized since the last call.
+    pub(crate) fn take_materialized(&self) -> Vec<MaterializedGroup> {
+        std::mem::take(&mut self.0.lock().materialized)
     }
 }
 
@@ -121,11 +121,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_waits_since_its_first_change_and_up_to_its_last() {
+    fn group_waits_from_its_first_change_to_its_last() {
         let dirty = DirtyGroups::default();
         assert!(dirty.take_more() && !dirty.take_more());
-        let at = |place, since| GroupChange {
-            position: Position { place, ..Position::default() },
+        let at = |index_in_entry, since| GroupChange {
+            position: Position { index_in_entry, ..Position::default() },
             since: Timestamp::from_micros(since),
         };
         dirty.note(b"b", at(1, 10));

@@ -12,7 +12,7 @@ use forebay_core::schema::Definition;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use forebay_query::SqlOptions;
-use forebay_replica::{Read, StoreReplica};
+use forebay_replica::{ReadOptions, StoreReplica};
 use forebay_runtime::{LowPriorityRuntime, OpenResources, Peers, Reconciler, StoreResource};
 use forebay_tasks::block_in_place;
 use futures::future::{join, join_all};
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::counts::ViewCounts;
+use crate::counts::ViewStats;
 use crate::events::DerivedOffsets;
 use crate::export::Exports;
 use crate::fold::ViewShards;
@@ -118,7 +118,7 @@ impl Features {
     /// `InvalidArgument` if the store is not a stream or is a view.
     pub(crate) fn stream(&self, name: &str) -> Result<Stream> {
         let catalog = self.parts.context.catalog.catalog();
-        let newest = catalog.by_name(name).map_err(|error| error.with_store(name))?;
+        let newest = catalog.store_by_name(name).map_err(|error| error.with_store(name))?;
         let definition = &newest.definition;
         let refused = |error: Error| Err(error.with_store(name));
         if definition.stream.is_none() {
@@ -143,7 +143,7 @@ impl Features {
         self.parts.context.catch_up(CATALOG_WAIT).await
     }
 
-    /// Returns the values of one group of a view, named by a value for each column of `group_by`; a
+    /// Returns the values of one group of a view, named by a value for each column of `entity`; a
     /// group without events has the values of an empty aggregate.
     ///
     /// The method reads all tiles of the group, and merges those of each window.
@@ -161,7 +161,7 @@ impl Features {
         let read = async {
             let (partition, name) = named_group(&definition, shards.plan(), group)?;
             if !follower.follows(partition) {
-                return Err(self.elsewhere(definition.written().at(partition)).await);
+                return Err(self.elsewhere(definition.write_logs().at(partition)).await);
             }
             read(&follower, &shards, partition, name).await
         };
@@ -182,7 +182,7 @@ impl Features {
     ///
     /// # Errors
     /// `NotFound` if the view is not open here.
-    pub fn counts(&self, view: &str) -> Result<ViewCounts> {
+    pub fn stats(&self, view: &str) -> Result<ViewStats> {
         self.find(view, |open| open.counters.now())
     }
 
@@ -192,7 +192,7 @@ impl Features {
     /// `NotFound` if there is none of this name.
     pub(crate) fn view_definition(&self, view: &str) -> Result<Arc<SchemaAt>> {
         let catalog = self.parts.context.catalog.catalog();
-        let schema = catalog.by_name(view).map_err(|error| error.with_store(view))?;
+        let schema = catalog.store_by_name(view).map_err(|error| error.with_store(view))?;
         Ok(Arc::clone(schema))
     }
 
@@ -239,14 +239,14 @@ pub(crate) fn named_group(
     group: &[Value],
 ) -> Result<(PartitionId, Vec<u8>)> {
     let view = &plan.view;
-    if group.len() != view.group_by.len() {
+    if group.len() != view.entity.len() {
         let message = format!(
             "the group needs a value for each of {} columns; give all of them",
-            view.group_by.len()
+            view.entity.len()
         );
         return Err(Error::invalid_argument(message));
     }
-    for (column, value) in view.group_by.iter().zip(group) {
+    for (column, value) in view.entity.iter().zip(group) {
         let Some(column) = definition.field_by_id(*column) else { continue };
         value.check(column.field_type).map_err(|error| error.with_field(&column.name))?;
     }
@@ -254,7 +254,7 @@ pub(crate) fn named_group(
     let missing = || Error::internal("a group lacks a value");
     let name = view.group_key(&value).ok_or_else(missing)?;
     let key = view.partition_key(&value).ok_or_else(missing)?;
-    Ok((partition_of(&key, definition.written().partitions), name))
+    Ok((partition_of(&key, definition.write_logs().partitions), name))
 }
 
 async fn read(
@@ -263,7 +263,7 @@ async fn read(
     partition: PartitionId,
     name: Vec<u8>,
 ) -> Result<GroupValues> {
-    follower.admit(&Read::local(), &[partition]).await?;
+    follower.await_readable(&ReadOptions::local(), &[partition]).await?;
     block_in_place(|| {
         let (tiles, partition_time) = shards.group(partition, &name)?;
         let plan = shards.plan();

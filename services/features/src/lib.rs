@@ -4,14 +4,14 @@
 //! Path of an event:
 //!
 //! 1. The writer appends the event to its stream.
-//! 2. `derive` filters the event, looks up documents, and appends the derived event to the logs of
-//!    the view, partitioned by the columns of `group_by`.
+//! 2. `derive` filters the event, joins documents, and appends the derived event to the logs of
+//!    the view, partitioned by the columns of `entity`.
 //! 3. `fold` folds these logs into the tiles of the view's groups, and writes tiles and position in
 //!    one step.
-//! 4. `emit` computes the values of the windows from the tiles, and appends the values to the logs
-//!    of a store, as fields of documents.
+//! 4. `materialize` computes the values of the windows from the tiles, and appends the values to
+//!    the logs of a store, as fields of documents.
 //!
-//! An altered view is folded again from its own logs, which hold the looked-up values.
+//! An altered view is folded again from its own logs, which hold the joined values.
 //!
 //! The other modules work on stored events: `events` stores and selects the retained events of a
 //! stream, `sql` offers each stream as an SQL table, `export` writes the events to Parquet files,
@@ -23,23 +23,25 @@
 mod counts;
 mod derive;
 mod dirty_groups;
-mod emit;
 pub mod events;
 pub mod export;
 mod feature_store;
 mod fold;
+mod materialize;
 mod parts;
 mod plan;
 mod resources;
 mod rows;
 pub mod service;
 mod services;
+mod settings;
 pub mod sql;
 mod streams;
 pub mod training;
 mod views;
 
-pub use counts::ViewCounts;
+pub use counts::ViewStats;
 pub use feature_store::{Features, GroupValues};
 pub use parts::{FeatureParts, FeatureShards};
 pub use services::FeatureServices;
+pub use settings::{FeatureSettings, PROGRAM};

@@ -2,16 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_core::id::StoreId;
 use forebay_query::SqlOptions;
-use forebay_reader::ReaderParts;
-use forebay_replica::{LogBarriers, ReplicaParts};
-use forebay_runtime::ServiceContext;
+use forebay_runtime::{DataSettings, ExportSettings, ServiceContext, SqlSettings};
 use forebay_shard::{Resources, ShardDirectory};
-use forebay_snapshot::SnapshotStore;
 
 use crate::export::Exports;
 
@@ -19,6 +15,8 @@ const TILES: &str = "tiles";
 const EVENTS: &str = "events";
 const DERIVED: &str = "derived";
 const SQL: &str = "sql";
+/// Folder of the storage in the data folder.
+const FEATURES: &str = "features";
 
 /// Dependencies of the service; the simulator supplies its own.
 #[derive(Clone)]
@@ -47,16 +45,20 @@ impl FeatureShards {
         Self { dir, resources, sql, exports: None }
     }
 
-    /// Sets the memory of SQL statements, in bytes.
-    pub fn with_sql_memory(mut self, bytes: usize) -> Self {
-        self.sql.memory_bytes = bytes;
-        self
-    }
-
-    /// Sets the folder for exports.
-    pub fn with_exports(mut self, exports: Option<SnapshotStore>) -> Self {
-        self.exports = exports.map(Exports::new);
-        self
+    /// Creates the storage in the data folder, with these resources, limits and exports.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the URL of exports names no folder.
+    pub fn with_settings(
+        data: &DataSettings,
+        resources: Resources,
+        sql: &SqlSettings,
+        exports: &ExportSettings,
+    ) -> Result<Self> {
+        let mut shards = Self::new(data.data_dir.join(FEATURES), resources);
+        shards.sql.memory_bytes = sql.memory_bytes();
+        shards.exports = exports.open()?.map(Exports::new);
+        Ok(shards)
     }
 
     /// Returns the exports, if a folder is configured.
@@ -109,32 +111,5 @@ impl FeatureShards {
         drop(std::fs::remove_dir(self.derived_dir(view)));
         self.tiles().remove_store(view)?;
         self.events().remove_store(view)
-    }
-}
-
-impl FeatureParts {
-    /// Returns the dependencies of a replica of a store in the shards of the service.
-    pub(crate) fn replica_parts(&self) -> ReplicaParts {
-        ReplicaParts {
-            log: Arc::clone(&self.context.log),
-            catalog: Arc::clone(&self.context.catalog),
-            clock: Arc::clone(&self.context.clock),
-            entropy: Arc::clone(&self.context.entropy),
-            barriers: Arc::new(LogBarriers(Arc::clone(&self.context.log))),
-            replicator: None,
-        }
-    }
-
-    /// Returns the dependencies of an embedded reader of a store.
-    pub(crate) fn reader_parts(&self) -> ReaderParts {
-        ReaderParts {
-            log: Arc::clone(&self.context.log),
-            catalog: Arc::clone(&self.context.catalog),
-            clock: Arc::clone(&self.context.clock),
-            entropy: Arc::clone(&self.context.entropy),
-            barriers: Arc::new(LogBarriers(Arc::clone(&self.context.log))),
-            disk: None,
-            replicator: None,
-        }
     }
 }

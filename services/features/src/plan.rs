@@ -5,7 +5,7 @@ use forebay_core::id::{FieldId, SchemaVersion};
 use forebay_core::row::decode_value;
 use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, Value};
-use forebay_core::view::View;
+use forebay_core::view::FeatureView;
 use forebay_core::{Error, Result};
 use forebay_sketch::{Aggregates, FoldPlan, GroupTiles, Windows};
 
@@ -14,10 +14,10 @@ use forebay_sketch::{Aggregates, FoldPlan, GroupTiles, Windows};
 pub(crate) struct Plan {
     /// Version of the definition.
     pub(crate) version: SchemaVersion,
-    pub(crate) view: View,
+    pub(crate) view: FeatureView,
     pub(crate) fold: FoldPlan,
     event_time: FieldId,
-    /// Types of the columns of `group_by`.
+    /// Types of the columns of `entity`.
     group_types: Vec<FieldType>,
 }
 
@@ -33,15 +33,15 @@ impl Plan {
         let event_time = definition.event_time().ok_or_else(not_one)?.id;
         let specs = view.features.iter().map(|feature| feature.aggregate.clone()).collect();
         let windows = view.windows.iter().map(|named| named.window).collect();
-        let windows = Windows::new(windows, view.lateness_us)?;
+        let windows = Windows::new(windows, view.allowed_lateness_us)?;
         let fold = FoldPlan::new(Aggregates::new(specs)?, windows)?;
-        let group_types = view.group_by.iter().map(|id| definition.field_by_id(*id));
+        let group_types = view.entity.iter().map(|id| definition.field_by_id(*id));
         let group_types = group_types.map(|column| column.map(|column| column.field_type));
         let group_types = group_types.collect::<Option<_>>().ok_or_else(not_one)?;
         Ok(Self { version: definition.version, view, fold, event_time, group_types })
     }
 
-    /// Decodes a group's name into the values of the columns of `group_by`.
+    /// Decodes a group's name into the values of the columns of `entity`.
     ///
     /// # Errors
     /// `Corrupt` for an invalid name.
@@ -76,24 +76,26 @@ impl Plan {
         Ok((values, name))
     }
 
-    /// Returns the value of one of the columns of `group_by`.
+    /// Returns the value of one of the columns of `entity`.
     pub(crate) fn group_value<'v>(
         &self,
         values: &'v [Value],
         column: FieldId,
     ) -> Option<&'v Value> {
-        let place = self.view.group_by.iter().position(|of| *of == column)?;
+        let place = self.view.entity.iter().position(|of| *of == column)?;
         values.get(place)
     }
 
-    /// Returns whether another version's tiles and emission rows equal those of this version.
+    /// Returns whether another version's tiles and materialization rows equal those of this
+    /// version.
     pub(crate) fn folds_as(&self, other: &Definition) -> bool {
-        let folded = |view: &View| {
+        let folded = |view: &FeatureView| {
             let features: Vec<_> =
                 view.features.iter().map(|it| (it.aggregate.clone(), it.input)).collect();
             let windows: Vec<_> = view.windows.iter().map(|named| named.window).collect();
-            let emitted = view.emission.as_ref().map(|emission| emission.fields.clone());
-            (features, windows, view.lateness_us, emitted)
+            let materialized =
+                view.materialization.as_ref().map(|materialization| materialization.fields.clone());
+            (features, windows, view.allowed_lateness_us, materialized)
         };
         other.view().is_some_and(|other| folded(other) == folded(&self.view))
     }

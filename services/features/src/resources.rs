@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_core::catalog::{Catalog, SchemaAt};
 use forebay_core::id::{PartitionId, StoreId};
-use forebay_log::Assigned;
+use forebay_log::PartitionAssignment;
 use forebay_runtime::{OpenResources, ServiceResources, remove_dropped};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -30,7 +30,7 @@ pub(crate) struct FeatureResources {
 type Schemas = BTreeMap<StoreId, Arc<SchemaAt>>;
 
 impl FeatureResources {
-    fn open_streams(&self, streams: Schemas, ours: &Assigned) -> bool {
+    fn open_streams(&self, streams: Schemas, ours: &PartitionAssignment) -> bool {
         let mut complete = true;
         for (store, schema) in streams {
             if self.streams.lock().contains_key(&store) {
@@ -48,7 +48,11 @@ impl FeatureResources {
         complete
     }
 
-    fn open_views(&self, views: Schemas, (catalog, ours): (&Catalog, &Assigned)) -> bool {
+    fn open_views(
+        &self,
+        views: Schemas,
+        (catalog, ours): (&Catalog, &PartitionAssignment),
+    ) -> bool {
         let mut complete = true;
         for (store, schema) in views {
             if self.views.lock().contains_key(&store) {
@@ -73,19 +77,19 @@ impl FeatureResources {
 
 impl ServiceResources for FeatureResources {
     fn logs(&self, catalog: &Catalog) -> BTreeSet<StoreId> {
-        let (views, streams) = living(catalog);
+        let (views, streams) = views_and_streams(catalog);
         let schemas = views.values().chain(streams.values());
-        schemas.map(|schema| schema.definition.written().store).collect()
+        schemas.map(|schema| schema.definition.write_logs().store).collect()
     }
 
-    async fn close_stale(&self, catalog: &Catalog, assigned: &Assigned) {
-        let (views, streams) = living(catalog);
+    async fn close_stale(&self, catalog: &Catalog, assigned: &PartitionAssignment) {
+        let (views, streams) = views_and_streams(catalog);
         self.views.close_where(|store, _| !views.contains_key(&store)).await;
         self.streams.close_where(|store, _| !streams.contains_key(&store)).await;
         let stored = self.parts.shards.stores().unwrap_or_default();
-        let is_living = |store| views.contains_key(&store) || streams.contains_key(&store);
+        let is_active = |store| views.contains_key(&store) || streams.contains_key(&store);
         let shards = self.parts.shards.clone();
-        remove_dropped(catalog, stored, is_living, move |store| shards.remove(store)).await;
+        remove_dropped(catalog, stored, is_active, move |store| shards.remove(store)).await;
         let is_stale = |store: StoreId, open: &OpenStream| {
             let schema = streams.get(&store);
             schema.is_some_and(|schema| !open.matches(schema, &assigned_events(schema, assigned)))
@@ -99,27 +103,27 @@ impl ServiceResources for FeatureResources {
         self.views.close_where(is_stale).await;
     }
 
-    async fn open_missing(&self, catalog: &Catalog, assigned: &Assigned) -> bool {
-        let (views, streams) = living(catalog);
+    async fn open_missing(&self, catalog: &Catalog, assigned: &PartitionAssignment) -> bool {
+        let (views, streams) = views_and_streams(catalog);
         let are_streams_open = self.open_streams(streams, assigned);
         self.open_views(views, (catalog, assigned)) && are_streams_open
     }
 }
 
-/// Returns the living views and the living streams that are no views.
-fn living(catalog: &Catalog) -> (Schemas, Schemas) {
-    let streams = catalog.living().filter(|schema| schema.definition.stream.is_some());
+/// Returns the active views and the active streams that are no views.
+fn views_and_streams(catalog: &Catalog) -> (Schemas, Schemas) {
+    let streams = catalog.active_stores().filter(|schema| schema.definition.stream.is_some());
     let streams = streams.map(|schema| (schema.definition.store, Arc::clone(schema)));
     streams.partition(|(_, schema)| schema.definition.view().is_some())
 }
 
 /// Returns the partitions whose events are stored here.
-fn assigned_events(schema: &SchemaAt, ours: &Assigned) -> BTreeSet<PartitionId> {
-    let logs = schema.definition.written();
+fn assigned_events(schema: &SchemaAt, ours: &PartitionAssignment) -> BTreeSet<PartitionId> {
+    let logs = schema.definition.write_logs();
     ours.of(logs.store, logs.partitions)
 }
 
-fn assignment(schema: &SchemaAt, catalog: &Catalog, ours: &Assigned) -> Assignment {
+fn assignment(schema: &SchemaAt, catalog: &Catalog, ours: &PartitionAssignment) -> Assignment {
     let source = schema.definition.view().and_then(|view| catalog.store(view.source));
     let source = source.and_then(|history| history.newest());
     let derived = source.map(|source| assigned_events(source, ours));

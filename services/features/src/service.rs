@@ -11,7 +11,7 @@ use forebay_wire::v1;
 use forebay_wire::v1::features_server::{Features as Served, FeaturesServer};
 use tonic::{Request, Response, Status};
 
-use crate::counts::ViewCounts;
+use crate::counts::ViewStats;
 use crate::feature_store::{Features, GroupValues};
 
 /// The features service as a gRPC service.
@@ -29,35 +29,35 @@ impl FeaturesService {
         FeaturesServer::new(self)
     }
 
-    async fn answer(&self, request: v1::ViewValuesRequest) -> Result<v1::ViewValuesResponse> {
-        let v1::ViewValuesRequest { view, group } = request;
+    async fn answer(&self, request: v1::GetViewValuesRequest) -> Result<v1::GetViewValuesResponse> {
+        let v1::GetViewValuesRequest { view, group } = request;
         let group: Vec<Value> = group.into_iter().map(TryInto::try_into).collect::<Result<_>>()?;
         let GroupValues { values, partition_time } = self.0.values(&view, &group).await?;
-        let named = values.into_iter().map(|(name, value)| v1::view_values_response::Named {
+        let named = values.into_iter().map(|(name, value)| v1::get_view_values_response::Named {
             name,
             value: value.as_ref().map(Into::into),
         });
         let partition_time_us =
             (partition_time != Timestamp::MIN).then(|| partition_time.as_micros());
-        Ok(v1::ViewValuesResponse { values: named.collect(), partition_time_us })
+        Ok(v1::GetViewValuesResponse { values: named.collect(), partition_time_us })
     }
 }
 
-fn counts_message(counts: ViewCounts) -> v1::ViewCountsResponse {
-    v1::ViewCountsResponse {
-        seen: counts.seen,
-        filtered: counts.filtered,
-        not_found: counts.not_found,
-        oversized: counts.oversized,
-        ungrouped: counts.ungrouped,
-        folded: counts.folded,
-        late: counts.late,
-        ahead: counts.ahead,
-        refused: counts.refused,
-        emitted: counts.emitted,
-        emitted_p50_us: counts.emitted_after_us[0],
-        emitted_p99_us: counts.emitted_after_us[1],
-        emitted_max_us: counts.emitted_after_us[2],
+fn stats_message(stats: ViewStats) -> v1::GetViewStatsResponse {
+    v1::GetViewStatsResponse {
+        input_events: stats.input_events,
+        filter_dropped: stats.filter_dropped,
+        join_dropped: stats.join_dropped,
+        oversized_dropped: stats.oversized_dropped,
+        ungrouped_dropped: stats.ungrouped_dropped,
+        folded_events: stats.folded_events,
+        late_dropped: stats.late_dropped,
+        future_dropped: stats.future_dropped,
+        invalid_dropped: stats.invalid_dropped,
+        materialized_documents: stats.materialized_documents,
+        materialize_delay_p50_us: stats.materialize_delay_us[0],
+        materialize_delay_p99_us: stats.materialize_delay_us[1],
+        materialize_delay_max_us: stats.materialize_delay_us[2],
     }
 }
 
@@ -67,18 +67,18 @@ fn told(error: Error) -> Status {
 
 #[tonic::async_trait]
 impl Served for FeaturesService {
-    async fn values(
+    async fn get_view_values(
         &self,
-        request: Request<v1::ViewValuesRequest>,
-    ) -> Result<Response<v1::ViewValuesResponse>, Status> {
+        request: Request<v1::GetViewValuesRequest>,
+    ) -> Result<Response<v1::GetViewValuesResponse>, Status> {
         self.answer(request.into_inner()).await.map(Response::new).map_err(told)
     }
 
-    async fn counts(
+    async fn get_view_stats(
         &self,
-        request: Request<v1::ViewCountsRequest>,
-    ) -> Result<Response<v1::ViewCountsResponse>, Status> {
-        let counts = self.0.counts(&request.into_inner().view).map_err(told)?;
-        Ok(Response::new(counts_message(counts)))
+        request: Request<v1::GetViewStatsRequest>,
+    ) -> Result<Response<v1::GetViewStatsResponse>, Status> {
+        let stats = self.0.stats(&request.into_inner().view).map_err(told)?;
+        Ok(Response::new(stats_message(stats)))
     }
 }

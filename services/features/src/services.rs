@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_query::FlightSql;
+use forebay_runtime::RoleServices;
 use tonic::service::Routes;
 
 use crate::events::service::EventsService;
@@ -30,9 +31,10 @@ impl FeatureServices {
         let sql = sql::service(&features)?;
         Ok(Self { features, sql })
     }
+}
 
-    /// Adds the services to those of a server.
-    pub fn add_to(&self, routes: Routes) -> Routes {
+impl RoleServices for FeatureServices {
+    fn add_to(&self, routes: Routes) -> Routes {
         let features = || Arc::clone(&self.features);
         routes
             .add_service(FeaturesService::new(features()).into_server())
@@ -42,8 +44,7 @@ impl FeatureServices {
             .add_service(self.sql.clone().into_server())
     }
 
-    /// Ends the maintenance and closes all files.
-    pub async fn stop(&self) {
+    async fn stop(&self) {
         self.features.stop().await;
     }
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{Offset, PartitionId, SchemaVersion};
 use forebay_core::{Error, Result};
-use forebay_replica::{PartitionFilter, Read, ReplicaOptions, Storage, StoreReplica};
+use forebay_replica::{PartitionFilter, ReadOptions, ReplicaOptions, Storage, StoreReplica};
 use forebay_runtime::StoreResource;
 use forebay_shard::{OwnedView, Shard};
+use forebay_shard_replica::replica_parts;
 use forebay_tasks::block_in_place;
 use forebay_wire::token::Token;
 use tokio::sync::Notify;
@@ -58,11 +59,11 @@ impl Stream {
     pub(crate) async fn select(
         &self,
         selection: &Selection,
-        read: &Read,
+        read: &ReadOptions,
         partitions: &[PartitionId],
     ) -> Result<(Vec<SelectedEvent>, Token)> {
         let mut token = Token::new(self.schema.definition.versions.home());
-        self.admit(read, partitions).await?;
+        self.await_readable(read, partitions).await?;
         if !self.knows(self.shards.schemas().newest().definition.version) {
             let message = "the stream was altered, and the service reopens it; ask again";
             return Err(Error::unavailable(message));
@@ -90,8 +91,12 @@ impl Stream {
     ///
     /// # Errors
     /// `Unavailable` if the partition is not here; else as the read's wait.
-    pub(crate) async fn read(&self, read: &Read, partition: PartitionId) -> Result<Arc<Shard>> {
-        self.admit(read, &[partition]).await?;
+    pub(crate) async fn read(
+        &self,
+        read: &ReadOptions,
+        partition: PartitionId,
+    ) -> Result<Arc<Shard>> {
+        self.await_readable(read, &[partition]).await?;
         self.shards.shard(partition)
     }
 
@@ -111,14 +116,14 @@ impl Stream {
         selection.scan((shard, view.view(), self.shards.schemas()), first, take)
     }
 
-    async fn admit(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
+    async fn await_readable(&self, read: &ReadOptions, partitions: &[PartitionId]) -> Result<()> {
         if let Some(elsewhere) = partitions.iter().find(|it| !self.follower.follows(**it)) {
             let message =
                 "this process does not store the partition's events at the moment; ask again";
             return Err(Error::unavailable(message).with_partition(*elsewhere));
         }
         if !partitions.is_empty() {
-            self.follower.admit(read, partitions).await?;
+            self.follower.await_readable(read, partitions).await?;
         }
         Ok(())
     }
@@ -142,7 +147,7 @@ impl OpenStream {
         options.partitions = PartitionFilter::Only(assigned.clone());
         let storage = Arc::new(shards.clone());
         let follower = block_in_place(|| {
-            StoreReplica::start(options, parts.replica_parts(), schema, storage)
+            StoreReplica::start(options, replica_parts(&parts.context), schema, storage)
         })?;
         let mut tasks = JoinSet::new();
         tasks.spawn(run_retention(parts.clone(), definition.clone(), shards.clone(), derived));

@@ -1,4 +1,4 @@
-//! The open views of this process: each is followed, folded, derived and emitted.
+//! The open views of this process: each is followed, folded, derived and materialized.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{PartitionId, SchemaVersion};
 use forebay_replica::{PartitionFilter, ReplicaOptions, StoreReplica};
 use forebay_runtime::StoreResource;
+use forebay_shard_replica::replica_parts;
 use forebay_tasks::block_in_place;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -16,9 +17,9 @@ use tracing::{info, warn};
 
 use crate::counts::Counters;
 use crate::derive::derive;
-use crate::emit::emit;
 use crate::events::DerivedOffsets;
 use crate::fold::ViewShards;
+use crate::materialize::materialize;
 use crate::parts::FeatureParts;
 
 /// Longest wait until the fold of a view has shut down.
@@ -41,7 +42,7 @@ pub(crate) struct OpenView {
 }
 
 impl OpenView {
-    /// Opens a view: derives, folds and emits its events.
+    /// Opens a view: derives, folds and materializes its events.
     ///
     /// # Errors
     /// `InvalidArgument` for a definition that is not a view; else as the disk.
@@ -57,12 +58,13 @@ impl OpenView {
         let shards = ViewShards::new(versions, directory, Arc::clone(&counters), reopen)?;
         let mut options = ReplicaOptions::new(&definition.name);
         options.partitions = PartitionFilter::Only(assigned.0.clone());
-        let (replica, storage) = (parts.replica_parts(), Arc::new(shards.replicas().clone()));
+        let (replica, storage) =
+            (replica_parts(&parts.context), Arc::new(shards.replicas().clone()));
         // The start opens all shards and flushes some files for each.
         let follower = block_in_place(|| StoreReplica::start(options, replica, schema, storage))?;
         let derives = derive(parts.clone(), definition.clone(), (Arc::clone(&counters), derived));
         let (version, schema) = (definition.version, Arc::clone(schema));
-        let emits = emit(
+        let materializes = materialize(
             parts.clone(),
             Arc::clone(&schema),
             follower.clone(),
@@ -71,7 +73,7 @@ impl OpenView {
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(derives);
-        tasks.spawn(emits);
+        tasks.spawn(materializes);
         tasks.spawn(shards.replicas().clone().flush_periodically());
         Ok(Self { version, assigned, schema, follower, shards, counters, tasks })
     }

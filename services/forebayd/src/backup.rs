@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use forebay_wire::v1::backups_client::BackupsClient;
-use forebay_wire::v1::restore_request::PointInTime;
+use forebay_wire::v1::restore_store_request::PointInTime;
 use tonic::transport::Channel;
 
 use crate::node_args::{self, StoreArgs, channel, print};
@@ -15,8 +15,10 @@ use crate::node_args::{self, StoreArgs, channel, print};
 #[derive(clap::Subcommand)]
 pub(crate) enum BackupCommand {
     /// Take a backup of the current contents of a store.
+    #[command(after_help = "Example:\n  forebayd backup take --store users --keep 7")]
     Take(TakeSettings),
     /// List a store's backups, oldest first.
+    #[command(after_help = "Example:\n  forebayd backup list --store users")]
     List(StoreArgs),
 }
 
@@ -92,7 +94,7 @@ fn map_status(status: tonic::Status) -> Error {
 async fn take(TakeSettings { at, keep }: TakeSettings) -> Result<()> {
     let request = v1::TakeBackupRequest { store: at.store, keep };
     let mut answers =
-        client(&at.node.address)?.take(request).await.map_err(map_status)?.into_inner();
+        client(&at.node.address)?.take_backup(request).await.map_err(map_status)?.into_inner();
     while let Some(answer) = answers.message().await.map_err(map_status)? {
         eprintln!("{} of {} partitions", answer.partitions_done, answer.partitions);
         if let Some(backup) = answer.backup {
@@ -104,7 +106,8 @@ async fn take(TakeSettings { at, keep }: TakeSettings) -> Result<()> {
 
 async fn list(at: StoreArgs) -> Result<()> {
     let request = v1::ListBackupsRequest { store: at.store };
-    let answer = client(&at.node.address)?.list(request).await.map_err(map_status)?.into_inner();
+    let answer =
+        client(&at.node.address)?.list_backups(request).await.map_err(map_status)?.into_inner();
     for backup in answer.backups {
         let (id, taken) = (backup.backup_id, time(backup.taken_at_us));
         let between = match backup.leads_here {
@@ -119,9 +122,9 @@ async fn list(at: StoreArgs) -> Result<()> {
 async fn restore(settings: RestoreSettings) -> Result<()> {
     let RestoreSettings { at, restore_as, point } = settings;
     let (store, point_in_time) = (at.store, point.read()?);
-    let request = v1::RestoreRequest { store, restore_as: restore_as.clone(), point_in_time };
+    let request = v1::RestoreStoreRequest { store, restore_as: restore_as.clone(), point_in_time };
     let mut answers =
-        client(&at.node.address)?.restore(request).await.map_err(map_status)?.into_inner();
+        client(&at.node.address)?.restore_store(request).await.map_err(map_status)?.into_inner();
     while let Some(answer) = answers.message().await.map_err(map_status)? {
         eprintln!("{} of {} partitions", answer.partitions_done, answer.partitions);
         if let Some(restored) = answer.restored {

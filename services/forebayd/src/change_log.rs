@@ -6,7 +6,7 @@ use forebay_core::clock::SystemClock;
 use forebay_core::{Error, Result};
 use forebay_log::ChangeLog;
 use forebay_log::disk::RealDisk;
-use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use forebay_log::embedded_log::{EmbeddedLog, EmbeddedOptions};
 use forebay_log::kafka::KafkaLog;
 use forebayd::config::{DevSettings, Durability, LogKind};
 
@@ -27,8 +27,8 @@ impl OpenLog {
             LogKind::Embedded => {
                 let mut options = EmbeddedOptions::new(&settings.data.data_dir);
                 options.durability = match settings.durability {
-                    Durability::Fsync => forebay_log::embedded::Durability::Fsync,
-                    Durability::Buffered => forebay_log::embedded::Durability::Buffered,
+                    Durability::Fsync => forebay_log::embedded_log::Durability::Fsync,
+                    Durability::Buffered => forebay_log::embedded_log::Durability::Buffered,
                 };
                 let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock));
                 let log = EmbeddedLog::open(disk, clock, options).await?;

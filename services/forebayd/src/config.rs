@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use forebay_core::{Error, Result};
 use forebay_features_service::FeatureShards;
+use forebay_replicator_service::shard_directory;
 use forebay_runtime::{
     DataSettings, ExportSettings, KafkaSettings, ListenSettings, ShardSettings, SnapshotSchedule,
     SnapshotSettings, SqlSettings, check_loopback,
 };
 use forebay_shard::{Resources, ShardDirectory};
+use forebay_shard_replica::shard_resources;
 use forebay_snapshot::SnapshotStore;
-use forebay_snapshot_service::{SnapshotOptions, backup_store};
+use forebay_snapshot_service::{SnapshotFolders, SnapshotOptions, backup_store};
 
 /// Durability of acknowledged writes in the embedded log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -98,15 +100,14 @@ impl DevSettings {
     /// Returns the resources that all shards share, including those of feature views and streams.
     ///
     /// # Errors
-    /// `LimitExceeded` for too little memory.
+    /// As [`shard_resources`].
     pub fn shard_resources(&self) -> Result<Resources> {
-        let resources = Resources::new(self.shards.memory_bytes())?;
-        Ok(resources.with_direct_io(self.shards.direct_io))
+        shard_resources(&self.shards)
     }
 
     /// Returns the directory of the node's shards.
     pub fn shards(&self, resources: &Resources) -> ShardDirectory {
-        ShardDirectory::new(self.data.data_dir.join("shards"), resources.clone())
+        shard_directory(&self.data, resources.clone())
     }
 
     /// Returns the storage of feature views and streams.
@@ -114,8 +115,7 @@ impl DevSettings {
     /// # Errors
     /// `InvalidArgument` if the URL of exports names no folder.
     pub fn features(&self, resources: &Resources) -> Result<FeatureShards> {
-        let shards = FeatureShards::new(self.data.data_dir.join("features"), resources.clone());
-        Ok(shards.with_sql_memory(self.sql.memory_bytes()).with_exports(self.exports.open()?))
+        FeatureShards::with_settings(&self.data, resources.clone(), &self.sql, &self.exports)
     }
 
     /// Returns the storage of snapshots, if configured.
@@ -126,12 +126,13 @@ impl DevSettings {
         self.snapshots.open()
     }
 
-    /// Returns the storage of backups, if configured.
+    /// Opens and checks the folders of snapshots and backups; `None` if no folder of snapshots is
+    /// configured.
     ///
     /// # Errors
-    /// As [`backup_store`].
-    pub fn backup_store(&self) -> Result<Option<SnapshotStore>> {
-        backup_store(self.backups.as_deref(), self.snapshots.snapshots.as_deref())
+    /// As [`SnapshotFolders::open`].
+    pub async fn snapshot_folders(&self) -> Result<Option<SnapshotFolders>> {
+        SnapshotFolders::open(&self.snapshots, self.backups.as_deref()).await
     }
 
     /// Returns the options of the snapshots.
@@ -149,7 +150,7 @@ impl DevSettings {
     pub fn check(&self) -> Result<()> {
         check_loopback("forebayd dev", self.listen.listen)?;
         self.snapshot_store()?;
-        self.backup_store()?;
+        backup_store(self.backups.as_deref(), self.snapshots.snapshots.as_deref())?;
         self.snapshot_options()?;
         match self.change_log {
             LogKind::Embedded => self.check_no_brokers(),
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_loopback_is_refused() {
+    fn address_beyond_loopback_is_refused() {
         let listen = ListenSettings { listen: ([0, 0, 0, 0], 7070).into() };
         let error = DevSettings { listen, ..DevSettings::default() }.check().unwrap_err();
         assert!(error.to_string().contains("127.0.0.1:7070"));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_overrides_only_what_it_names() {
+    fn file_overrides_only_the_keys_in_it() {
         let read = settings("durability = \"buffered\"\nsnapshot_retention = 2\n", &[]).unwrap();
         let mut expected =
             DevSettings { durability: Durability::Buffered, ..DevSettings::default() };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_overrides_the_file() {
+    fn flag_overrides_the_file() {
         let text = "snapshot_retention = 2\ndirect_io = true\nbrokers = [\"a:1\"]";
         let flags = ["--snapshot-retention=3", "--brokers=b:1,c:1", "--change-log=kafka"];
         let read = settings(text, &flags).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn kafka_needs_brokers_and_the_embedded_log_has_none() {
+    fn kafka_needs_brokers_and_the_embedded_log_refuses_them() {
         let kafka = "change_log = \"kafka\"\nbrokers = [\"127.0.0.1:9092\", \"b-2.zone:9092\"]";
         settings(kafka, &[]).unwrap();
         for (text, word) in [

@@ -1,4 +1,4 @@
-//! `forebayd copy`: copies a shard of a replicator into a local data folder.
+//! `forebayd shard copy`: copies a shard of a replicator into a local data folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::node_args::address_parser;
 
-/// Arguments of `copy`.
+/// Arguments of `shard copy`.
 #[derive(clap::Args)]
 pub(crate) struct CopySettings {
     /// Address of a replicator that has the shard.
@@ -39,7 +39,7 @@ pub(crate) struct CopySettings {
     /// Number of key ranges, or files, to read in parallel, at most 6. Each takes 16 MiB of memory
     /// in addition to 32 MiB for all, and the memory of six rows if rows are larger than 1 MiB.
     #[arg(long, default_value_t = 2)]
-    streams: usize,
+    parallelism: usize,
     /// Maximum size of keys and values, or of files, to copy per second, such as 50MiB [default: no
     /// limit].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -56,7 +56,7 @@ pub(crate) fn run(settings: CopySettings) -> Result<()> {
 }
 
 async fn copy(settings: CopySettings) -> Result<()> {
-    let CopySettings { from, store, partition, data_dir, streams, .. } = settings;
+    let CopySettings { from, store, partition, data_dir, parallelism, .. } = settings;
     let are_files_moved = settings.files;
     let bytes_per_second = settings.rate.map_or(0, |rate| rate.as_u64());
     let resources = Resources::new(SHARD_MEMORY_BYTES_MIN)?;
@@ -64,7 +64,7 @@ async fn copy(settings: CopySettings) -> Result<()> {
         directory: ShardDirectory::new(data_dir.join("shards"), resources),
         entropy: Arc::new(SystemEntropy),
         options: CopyOptions {
-            streams,
+            parallelism,
             are_files_moved,
             bytes_per_second,
             ..CopyOptions::default()

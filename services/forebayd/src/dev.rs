@@ -6,13 +6,12 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
-use forebay_runtime::ServiceContext;
-use forebay_snapshot_service::{BackupService, PushService};
+use forebay_runtime::{RoleServices, ServiceContext};
+use forebay_snapshot_service::SnapshotServices;
 use forebayd::config::DevSettings;
-use forebayd::{Node, NodeParts};
+use forebayd::{Node, NodeParts, PROGRAM};
 use tracing::info;
 
-use crate::PROGRAM;
 use crate::change_log::{OpenLog, describe};
 
 /// Runs until SIGTERM or SIGINT.
@@ -24,32 +23,24 @@ pub(crate) fn run(settings: DevSettings) -> Result<()> {
 }
 
 async fn serve(settings: DevSettings) -> Result<()> {
+    let folders = settings.snapshot_folders().await?;
+    let (snapshots, backups) = folders.map(|folders| (folders.snapshots, folders.backups)).unzip();
     let log = OpenLog::open(&settings).await?;
     let resources = settings.shard_resources()?;
     let context = ServiceContext::start(log.log(), Arc::new(SystemClock), Arc::new(SystemEntropy));
     let parts = NodeParts {
-        context: context.with_snapshots(settings.snapshot_store()?),
+        context: context.with_snapshots(snapshots),
         shards: Some(settings.shards(&resources)),
         features: Some(settings.features(&resources)?),
     };
     let node = Node::start(parts).await?;
     let (listener, address) = forebay_runtime::bind(settings.listen.listen).await?;
     let signals = forebay_runtime::Signals::listen()?;
-    let (options, own) = (settings.snapshot_options()?, address.to_string());
-    let snapshots = node.keep_snapshots(&own, options.clone());
-    let scratch = &settings.data.data_dir;
-    let backups = settings
-        .backup_store()?
-        .and_then(|backups| node.backup_parts(&own, options.clone(), backups, scratch));
-    let pushes = node.push_parts(&own, options, scratch);
-    let mut routes = node.routes();
-    if let Some(parts) = backups {
-        routes = routes.add_service(BackupService::new(parts).into_server());
-    }
-    if let Some(parts) = pushes {
-        routes = routes.add_service(PushService::new(parts).into_server());
-    }
-    greet(&settings, &own);
+    let parts = node.snapshot_parts(&address.to_string(), settings.snapshot_options()?);
+    let scratch = settings.data.data_dir.clone();
+    let snapshots = parts.map(|parts| SnapshotServices::start(parts, backups.flatten(), scratch));
+    let routes = snapshots.add_to(node.routes());
+    greet(&settings, &address.to_string());
     let ended = async {
         tokio::select! {
             received = signals.received() => received,
@@ -57,7 +48,7 @@ async fn serve(settings: DevSettings) -> Result<()> {
         }
     };
     forebay_runtime::serve(listener, routes, ended, || node.drain()).await?;
-    drop(snapshots);
+    snapshots.stop().await;
     node.stop().await;
     log.close().await;
     info!("stopped");

@@ -7,3 +7,6 @@ mod config_file;
 mod node;
 
 pub use node::{Node, NodeParts};
+
+/// Name of the program.
+pub const PROGRAM: &str = "forebayd";

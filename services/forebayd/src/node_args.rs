@@ -94,14 +94,14 @@ mod tests {
     use super::{address, parse_hex};
 
     #[test]
-    fn the_address_that_a_node_tells_is_taken_as_it_is() {
+    fn address_accepts_the_printed_url_of_a_node() {
         for text in ["127.0.0.1:7070", "http://127.0.0.1:7070", "http://127.0.0.1:7070/"] {
             assert_eq!(address(text), "127.0.0.1:7070");
         }
     }
 
     #[test]
-    fn hex_digits_stand_for_bytes() {
+    fn hex_digits_parse_to_bytes() {
         assert_eq!(parse_hex("00ff7f").unwrap(), [0, 255, 127]);
         for text in ["0", "0g", "00é"] {
             assert!(parse_hex(text).is_err(), "{text}");

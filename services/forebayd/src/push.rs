@@ -1,5 +1,5 @@
-//! `forebayd push` and `forebayd versions`: bulk-load files as a version of a store or as a new
-//! store, and administer versions, at a running node or at `forebay-snapshot`.
+//! `forebayd push`: bulk-loads files as a version of a store or as a new store, at a running node
+//! or at `forebay-snapshot`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,11 +7,10 @@ use std::path::Path;
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use forebay_wire::v1::pushes_client::PushesClient;
-use forebay_wire::v1::versions_request::Alteration;
 use indicatif::{ProgressBar, ProgressStyle};
 use url::Url;
 
-use crate::node_args::{StoreArgs, channel, map_status, print};
+use crate::node_args::{self, StoreArgs, channel, print};
 
 /// Arguments of `push`.
 #[derive(clap::Args)]
@@ -37,13 +36,13 @@ pub(crate) struct PushSettings {
     format: Option<FileFormat>,
     /// Minimum number of rows; a push with fewer rows fails.
     #[arg(long, default_value_t = 0, value_name = "ROWS")]
-    rows_min: u64,
+    min_rows: u64,
     /// Maximum number of rows; a push with more rows fails.
     #[arg(long, value_name = "ROWS")]
-    rows_max: Option<u64>,
-    /// Maximum fraction of rows without a value of a field, from 0 to 1: FIELD=RATE.
+    max_rows: Option<u64>,
+    /// Maximum fraction of rows without a value of a field, from 0 to 1, such as age=0.05.
     #[arg(long, value_parser = null_rate, value_name = "FIELD=RATE")]
-    null_rate_max: Vec<(String, f64)>,
+    max_null_rate: Vec<(String, f64)>,
     /// Files, folders of files, or URLs of either: s3://…, az://… or gs://….
     #[arg(required = true)]
     files: Vec<String>,
@@ -65,52 +64,6 @@ fn null_rate(text: &str) -> std::result::Result<(String, f64), String> {
     Ok((field.to_owned(), rate))
 }
 
-/// Subcommands of `versions`.
-#[derive(clap::Subcommand)]
-pub(crate) enum VersionsCommand {
-    /// List the versions of a store.
-    List(StoreArgs),
-    /// Make a version live, so that reads answer from it. Naming the previous version is a
-    /// rollback.
-    Live(VersionSettings),
-    /// Drop a version that is not live.
-    Drop(VersionSettings),
-}
-
-/// A version of a store.
-#[derive(clap::Args)]
-pub(crate) struct VersionSettings {
-    #[command(flatten)]
-    at: StoreArgs,
-    /// Number of the version, as `versions list` prints it.
-    number: u32,
-}
-
-/// Lists or alters the versions of a store, and prints the resulting versions.
-///
-/// # Errors
-/// As the node's answer.
-pub(crate) fn run_versions(command: VersionsCommand) -> Result<()> {
-    let (at, alteration) = match command {
-        VersionsCommand::List(at) => (at, None),
-        VersionsCommand::Live(settings) => {
-            (settings.at, Some(Alteration::MakeLive(settings.number)))
-        }
-        VersionsCommand::Drop(settings) => (settings.at, Some(Alteration::Drop(settings.number))),
-    };
-    forebay_runtime::run(async {
-        let mut client = PushesClient::new(channel(&at.node.address)?);
-        let request = v1::VersionsRequest { store: at.store, alteration };
-        let answer = client.versions(request).await.map_err(not_here)?.into_inner();
-        let versions = answer.versions.unwrap_or_default();
-        for version in versions.kept {
-            let is_live = if version.number == versions.live { "  live" } else { "" };
-            print(format!("{}{is_live}", version.number));
-        }
-        Ok(())
-    })
-}
-
 /// Pushes files.
 ///
 /// # Errors
@@ -124,10 +77,10 @@ async fn push(settings: PushSettings) -> Result<()> {
     let (store, push_as) = (settings.at.store.clone(), settings.push_as.clone());
     let request = settings.request()?;
     let mut client = PushesClient::new(channel(&node)?);
-    let mut answers = client.push(request).await.map_err(not_here)?.into_inner();
+    let mut answers = client.push_files(request).await.map_err(map_status)?.into_inner();
     let bar = ProgressBar::new(0).with_style(style("{bytes} of {total_bytes} {msg}")?);
     let mut is_made = false;
-    while let Some(answer) = answers.message().await.map_err(not_here)? {
+    while let Some(answer) = answers.message().await.map_err(map_status)? {
         if answer.partitions_done == 0 {
             bar.set_length(answer.bytes);
             bar.set_position(answer.bytes_done);
@@ -142,7 +95,7 @@ async fn push(settings: PushSettings) -> Result<()> {
         }
         if let Some(pushed) = answer.pushed {
             bar.finish_and_clear();
-            let v1::Pushed { documents, version, flipped, .. } = pushed;
+            let v1::PushResult { documents, version, flipped, .. } = pushed;
             flipped.iter().for_each(|change| print(told_flipped(change)));
             print(match &push_as {
                 Some(name) => format!("pushed {name} with {documents} documents"),
@@ -168,12 +121,13 @@ fn style(what: &str) -> Result<ProgressStyle> {
     ProgressStyle::with_template(&template).map_err(|error| Error::internal(error.to_string()))
 }
 
-fn not_here(status: tonic::Status) -> Error {
-    map_status(status, "the node takes no pushes; start the node with --snapshots URL")
+/// Converts a node's error status, for requests about pushes and versions.
+pub(crate) fn map_status(status: tonic::Status) -> Error {
+    node_args::map_status(status, "the node takes no pushes; start the node with --snapshots URL")
 }
 
 impl PushSettings {
-    fn request(self) -> Result<v1::PushRequest> {
+    fn request(self) -> Result<v1::PushFilesRequest> {
         use v1::PushFormat::{Arrow, Csv, JsonLines, Parquet, Unspecified};
         let format = match self.format {
             None => Unspecified,
@@ -183,8 +137,8 @@ impl PushSettings {
             Some(FileFormat::Jsonl) => JsonLines,
         };
         let inputs = self.files.iter().map(|file| url_of(file)).collect::<Result<_>>()?;
-        let null_rates_max: HashMap<_, _> = self.null_rate_max.into_iter().collect();
-        Ok(v1::PushRequest {
+        let null_rates_max: HashMap<_, _> = self.max_null_rate.into_iter().collect();
+        Ok(v1::PushFilesRequest {
             store: self.at.store,
             push_as: self.push_as,
             partitions: self.partitions,
@@ -192,8 +146,8 @@ impl PushSettings {
             format: format.into(),
             key_column: self.key,
             ignored_columns: self.ignore,
-            rows_min: self.rows_min,
-            rows_max: self.rows_max,
+            rows_min: self.min_rows,
+            rows_max: self.max_rows,
             null_rates_max,
         })
     }

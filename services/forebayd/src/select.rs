@@ -6,7 +6,7 @@ use forebay_core::schema::{Definition, Field};
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
-use forebay_wire::v1::select_request::{self, Between, Equal};
+use forebay_wire::v1::select_events_request::{self, Between, Equal};
 use forebay_wire::v1::writer_client::WriterClient;
 
 use crate::node_args::{self, NodeArgs, OutputFormat, channel, print};
@@ -24,10 +24,10 @@ pub(crate) struct SelectSettings {
     /// Print events that happened at this time or later: RFC 3339, or microseconds since the Unix
     /// epoch.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = text::time_of)]
-    from: Option<i64>,
+    start: Option<i64>,
     /// Print events that happened before this time.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = text::time_of)]
-    to: Option<i64>,
+    end: Option<i64>,
     /// Columns to print, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "COLUMN")]
     columns: Vec<String>,
@@ -57,9 +57,9 @@ struct BySettings {
     /// Print events with this value in an indexed column.
     #[arg(long, value_name = "COLUMN=VALUE")]
     equal: Option<String>,
-    /// Print events whose value in a range-indexed column is from FROM up to TO; either bound may
+    /// Print events whose value in a range-indexed column is from START up to END; either bound may
     /// be omitted.
-    #[arg(long, value_name = "COLUMN=FROM..TO")]
+    #[arg(long, value_name = "COLUMN=START..END")]
     between: Option<String>,
 }
 
@@ -89,7 +89,7 @@ async fn select(settings: SelectSettings) -> Result<()> {
     let request = settings.request(&definition);
     let request = request.map_err(|error| error.with_store(&definition.name))?;
     let mut events = EventsClient::new(way).max_decoding_message_size(ANSWER_BYTES_MAX);
-    let answer = events.select(request).await.map_err(map_status)?.into_inner();
+    let answer = events.select_events(request).await.map_err(map_status)?.into_inner();
     let lines = match format {
         OutputFormat::Json => text::json(answer, definition.key_type),
         OutputFormat::Csv => text::csv(answer, definition.key_type),
@@ -99,12 +99,12 @@ async fn select(settings: SelectSettings) -> Result<()> {
 }
 
 impl SelectSettings {
-    fn request(self, definition: &Definition) -> Result<v1::SelectRequest> {
-        Ok(v1::SelectRequest {
+    fn request(self, definition: &Definition) -> Result<v1::SelectEventsRequest> {
+        Ok(v1::SelectEventsRequest {
             by: self.by.message(definition)?,
             stream: self.stream,
-            from_us: self.from,
-            to_us: self.to,
+            start_us: self.start,
+            end_us: self.end,
             columns: self.columns,
             order_by: self.order_by,
             is_descending: self.descending,
@@ -116,28 +116,28 @@ impl SelectSettings {
 }
 
 impl BySettings {
-    fn message(&self, definition: &Definition) -> Result<Option<select_request::By>> {
+    fn message(&self, definition: &Definition) -> Result<Option<select_events_request::By>> {
         if let Some(key) = &self.key {
             let key = text::key_of(key, definition.key_type)?;
-            return Ok(Some(select_request::By::Key(key.into())));
+            return Ok(Some(select_events_request::By::Key(key.into())));
         }
         if let Some(equal) = &self.equal {
             let (column, value) = named(equal, definition)?;
             let value = Some(text::value_of(value, column)?);
             let equal = Equal { column: column.name.clone(), value };
-            return Ok(Some(select_request::By::Equal(equal)));
+            return Ok(Some(select_events_request::By::Equal(equal)));
         }
         let Some(between) = &self.between else { return Ok(None) };
         let (column, range) = named(between, definition)?;
-        let (from, to) = range.split_once("..").ok_or_else(|| {
-            let message = format!("`{range}` is not a range; write FROM..TO");
+        let (start, end) = range.split_once("..").ok_or_else(|| {
+            let message = format!("`{range}` is not a range; write START..END");
             Error::invalid_argument(message).with_field(&column.name)
         })?;
         let bound =
             |text: &str| (!text.is_empty()).then(|| text::value_of(text, column)).transpose();
-        let (from, to) = (bound(from)?, bound(to)?);
+        let (start, end) = (bound(start)?, bound(end)?);
         let column = column.name.clone();
-        Ok(Some(select_request::By::Between(Between { column, from, to })))
+        Ok(Some(select_events_request::By::Between(Between { column, start, end })))
     }
 }
 

@@ -79,7 +79,7 @@ fn closed(error: ArrowError) -> Error {
 pub(crate) fn run_export(settings: ExportSettings) -> Result<()> {
     forebay_runtime::run(async {
         let mut exports = ExportsClient::new(channel(&settings.node.address)?);
-        let request = v1::ExportRequest { stream: settings.stream.clone() };
+        let request = v1::ExportEventsRequest { stream: settings.stream.clone() };
         let map_status = |status| {
             node_args::map_status(
                 status,
@@ -87,7 +87,7 @@ pub(crate) fn run_export(settings: ExportSettings) -> Result<()> {
                  --node",
             )
         };
-        let mut progress = exports.export(request).await.map_err(map_status)?.into_inner();
+        let mut progress = exports.export_events(request).await.map_err(map_status)?.into_inner();
         let mut is_done = false;
         while let Some(step) = progress.message().await.map_err(map_status)? {
             is_done = step.is_done;
@@ -99,8 +99,8 @@ pub(crate) fn run_export(settings: ExportSettings) -> Result<()> {
     })
 }
 
-fn line(stream: &str, step: &v1::ExportProgress) -> String {
-    let v1::ExportProgress { events, bytes, files, partitions, .. } = step;
+fn line(stream: &str, step: &v1::ExportEventsResponse) -> String {
+    let v1::ExportEventsResponse { events, bytes, files, partitions, .. } = step;
     let so_far = format!("{events} events, {bytes} bytes in {files} files");
     match (step.is_done, step.number) {
         (false, _) => format!("{stream}: {so_far}, {partitions} partitions done"),

@@ -43,12 +43,13 @@ pub(crate) fn run(settings: TrainingSettings) -> Result<()> {
                  --node",
             )
         };
-        let request = v1::JoinRequest { view, labels, time_column: time, to };
-        let mut progress = training.join(request).await.map_err(map_status)?.into_inner();
+        let request = v1::CreateTrainingSetRequest { view, labels, time_column: time, to };
+        let mut progress =
+            training.create_training_set(request).await.map_err(map_status)?.into_inner();
         let mut is_done = false;
         while let Some(step) = progress.message().await.map_err(map_status)? {
             is_done = step.is_done;
-            let v1::JoinProgress { rows, files, bytes, .. } = step;
+            let v1::CreateTrainingSetResponse { rows, files, bytes, .. } = step;
             let done = if is_done { "done: " } else { "" };
             print(format!("{done}{rows} rows, {bytes} bytes in {files} files"));
         }

@@ -16,7 +16,7 @@ use forebay_core::{Error, Result};
 use forebay_entries::CatalogFollower;
 use forebay_log::{ChangeLog, RemoteLog};
 use forebay_reader::{
-    Difference, OfflineCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify,
+    Difference, OfflineCopy, ShardCopy, Verification, VerifiedCopy, VerifyLog, verify,
 };
 use forebay_snapshot::{PointInTimePartition, SnapshotStore};
 
@@ -33,7 +33,7 @@ pub(crate) struct VerifySettings {
     /// Partitions to compare, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "PARTITION")]
     partitions: Vec<u32>,
-    /// Version of the documents, as `versions list` prints it [default: the live one].
+    /// Version of the documents, as `version list` prints it [default: the live one].
     #[arg(long)]
     version: Option<u32>,
     /// Folder for images of snapshots during the comparison [default: the system's temporary
@@ -92,8 +92,8 @@ async fn compare(settings: VerifySettings) -> Result<()> {
     let names = (settings.first.as_str(), second);
     let places = (Place::of(names.0)?, Place::of(names.1)?);
     let scratch = settings.scratch_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let known = Known::ask(&settings, scratch).await?;
-    let all = known.newest()?.partitions;
+    let compared = ComparedStore::ask(&settings, scratch).await?;
+    let all = compared.newest()?.partitions;
     let wanted: BTreeSet<_> = settings.partitions.iter().copied().map(PartitionId).collect();
     if let Some(unknown) = wanted.iter().find(|partition| partition.0 >= all.0) {
         let message = format!("the store has partitions 0 to {}; name one of these", all.0 - 1);
@@ -101,13 +101,13 @@ async fn compare(settings: VerifySettings) -> Result<()> {
     }
     let mut differ = 0;
     for partition in all.partitions().filter(|it| wanted.is_empty() || wanted.contains(it)) {
-        let mut first = known.copy(&places.0, partition).await?;
-        let mut second = known.copy(&places.1, partition).await?;
-        let verified = verify(&mut *first, &mut *second, &known.log).await;
+        let mut first = compared.copy(&places.0, partition).await?;
+        let mut second = compared.copy(&places.1, partition).await?;
+        let verified = verify(&mut *first, &mut *second, &compared.log).await;
         tokio::join!(first.end(), second.end());
         let verified = verified.map_err(|error| error.with_partition(partition))?;
         differ += u32::from(!verified.is_same());
-        tell(&verified, names, known.newest()?).into_iter().for_each(print);
+        tell(&verified, names, compared.newest()?).into_iter().for_each(print);
     }
     match differ {
         0 => Ok(()),
@@ -117,14 +117,14 @@ async fn compare(settings: VerifySettings) -> Result<()> {
 }
 
 /// The store to compare: its log and definitions.
-struct Known {
+struct ComparedStore {
     log: VerifyLog,
     /// Definitions of the compared version of the documents.
     definitions: Vec<Definition>,
     scratch: PathBuf,
 }
 
-impl Known {
+impl ComparedStore {
     async fn ask(settings: &VerifySettings, scratch: PathBuf) -> Result<Self> {
         let StoreArgs { node, store } = &settings.at;
         let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel(&node.address)?));
@@ -132,20 +132,20 @@ impl Known {
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::new(SystemEntropy));
         catalog.wait_applied(end, CATALOG_WAIT).await?;
         let known = catalog.catalog();
-        let versions = known.of_documents(store)?.definition.versions.clone();
-        let kept_as = match settings.version {
-            None => versions.live().kept_as,
+        let versions = known.document_store_by_name(store)?.definition.versions.clone();
+        let storage_id = match settings.version {
+            None => versions.live().storage_id,
             Some(number) => {
                 let missing = || {
-                    let message = "the store has no such version; see `versions list`";
+                    let message = "the store has no such version; see `version list`";
                     Error::not_found(message).with_store(store)
                 };
-                versions.get(VersionNumber(number)).ok_or_else(missing)?.kept_as
+                versions.get(VersionNumber(number)).ok_or_else(missing)?.storage_id
             }
         };
-        let history = known.store(kept_as).into_iter().flat_map(|history| history.versions());
+        let history = known.store(storage_id).into_iter().flat_map(|history| history.versions());
         let definitions = history.map(|schema| schema.definition.clone()).collect();
-        let log = VerifyLog::new(log, Arc::new(catalog), kept_as)?;
+        let log = VerifyLog::new(log, Arc::new(catalog), storage_id)?;
         Ok(Self { log, definitions, scratch })
     }
 
@@ -185,8 +185,8 @@ impl Known {
 }
 
 /// Returns the lines about a partition.
-fn tell(verified: &Verified, names: (&str, &str), definition: &Definition) -> Vec<String> {
-    let Verified { at, position, documents, differences, more, ranges_left } = verified;
+fn tell(verified: &Verification, names: (&str, &str), definition: &Definition) -> Vec<String> {
+    let Verification { at, position, documents, differences, more, ranges_left } = verified;
     let (partition, offset) = (at.partition, position.offset);
     let (first, second) = documents;
     let differing = differences.len() as u64 + more;

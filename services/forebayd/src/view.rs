@@ -1,17 +1,18 @@
-//! `forebayd view`: applies declarations of feature views and describes, lists, compares and drops
+//! `forebayd view`: applies declarations of feature views and describes, lists, verifies and drops
 //! views, at a running node or at `forebay-writer`.
 
 mod text;
 
 use std::io::Read;
 
-use forebay_core::limits::VIEW_DECLARATION_BYTES_MAX;
+use forebay_core::limits::VIEW_FILE_BYTES_MAX;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use forebay_wire::v1::apply_view_response::Result as Applied;
 use forebay_wire::v1::training_client::TrainingClient;
 use forebay_wire::v1::writer_client::WriterClient;
+use forebay_writer_service::read_view_documents;
 use tonic::transport::Channel;
 
 use crate::node_args::{self, NodeArgs, channel, print};
@@ -19,16 +20,22 @@ use crate::node_args::{self, NodeArgs, channel, print};
 /// Subcommands of `view`.
 #[derive(clap::Subcommand)]
 pub(crate) enum ViewCommand {
-    /// Create the view that a file declares, or alter it to match the file.
+    /// Create the views that a file declares, or alter them to match the file. The documents of the
+    /// file are applied in order; an invalid document prevents all of them.
+    #[command(after_help = "Example:\n  forebayd view apply --dry-run -f spending.yaml")]
     Apply(ApplySettings),
     /// Describe a view and the values that it answers.
+    #[command(after_help = "Example:\n  forebayd view describe spending")]
     Describe(NamedSettings),
     /// List all views.
+    #[command(after_help = "Example:\n  forebayd view list --node 127.0.0.1:7070")]
     List(NodeArgs),
     /// Replay the logs of some groups and compare the results bit by bit with the stored values;
     /// fails if they differ.
-    Compare(CompareSettings),
+    #[command(after_help = "Example:\n  forebayd view verify spending --groups 100")]
+    Verify(VerifyViewSettings),
     /// Drop a view, its events and all data derived from them.
+    #[command(after_help = "Example:\n  forebayd view drop spending")]
     Drop(NamedSettings),
 }
 
@@ -37,10 +44,11 @@ pub(crate) enum ViewCommand {
 pub(crate) struct ApplySettings {
     #[command(flatten)]
     node: NodeArgs,
-    /// Only print the effect on the view.
+    /// Only print the effect on each view, as if the documents before it were not applied.
     #[arg(long)]
     dry_run: bool,
-    /// File with one declaration in YAML, or - for stdin.
+    /// File with declarations in YAML, separated by lines `---`; - reads stdin.
+    #[arg(short, long)]
     file: String,
 }
 
@@ -53,28 +61,28 @@ pub(crate) struct NamedSettings {
     name: String,
 }
 
-/// Arguments of `view compare`.
+/// Arguments of `view verify`.
 #[derive(clap::Args)]
-pub(crate) struct CompareSettings {
+pub(crate) struct VerifyViewSettings {
     #[command(flatten)]
     view: NamedSettings,
-    /// Number of groups to compare per partition, starting at a random group.
+    /// Number of groups to verify per partition, starting at a random group.
     #[arg(long, default_value_t = 1_000)]
     groups: u32,
 }
 
-/// Applies, describes, lists, compares or drops views.
+/// Applies, describes, lists, verifies or drops views.
 ///
 /// # Errors
-/// `NotFound` for a file or a view that does not exist; else as the node's answer, with the line
-/// and column of an invalid declaration.
+/// `NotFound` for a file or a view that does not exist; else as the node's answer, with document,
+/// line and column of an invalid declaration.
 pub(crate) fn run(command: ViewCommand) -> Result<()> {
     forebay_runtime::run(async {
         match command {
             ViewCommand::Apply(settings) => apply(settings).await,
             ViewCommand::Describe(settings) => describe(settings).await,
             ViewCommand::List(node) => list(&node).await,
-            ViewCommand::Compare(settings) => compare(settings).await,
+            ViewCommand::Verify(settings) => verify(settings).await,
             ViewCommand::Drop(settings) => drop_view(settings).await,
         }
     })
@@ -93,8 +101,18 @@ fn map_status(status: tonic::Status) -> Error {
 
 async fn apply(settings: ApplySettings) -> Result<()> {
     let ApplySettings { node, dry_run, file } = settings;
-    let request = v1::ApplyViewRequest { declaration: read(&file)?, dry_run };
-    let answer = client(&node)?.apply_view(request).await.map_err(map_status)?.into_inner();
+    let documents = read_view_documents(&read(&file)?)?;
+    let mut client = client(&node)?;
+    for document in documents {
+        let request = v1::ApplyViewRequest { declaration: document.text.clone(), dry_run };
+        let answer = client.apply_view(request).await;
+        let answer = answer.map_err(|status| document.locate(map_status(status)))?;
+        print_applied(answer.into_inner(), dry_run)?;
+    }
+    Ok(())
+}
+
+fn print_applied(answer: v1::ApplyViewResponse, is_dry_run: bool) -> Result<()> {
     let (done, would) = match answer.result() {
         Applied::Created => ("created", "would create"),
         Applied::Altered => ("altered", "would alter"),
@@ -106,7 +124,7 @@ async fn apply(settings: ApplySettings) -> Result<()> {
         }
     };
     let definition = answer.definition.unwrap_or_default();
-    let done = if dry_run { would } else { done };
+    let done = if is_dry_run { would } else { done };
     print(format!("{done} {}, version {}", definition.name, definition.version));
     Ok(())
 }
@@ -118,11 +136,11 @@ async fn describe(NamedSettings { node, name }: NamedSettings) -> Result<()> {
     Ok(())
 }
 
-async fn compare(CompareSettings { view, groups }: CompareSettings) -> Result<()> {
+async fn verify(VerifyViewSettings { view, groups }: VerifyViewSettings) -> Result<()> {
     let mut training = TrainingClient::new(channel(&view.node.address)?);
-    let request = v1::CompareRequest { view: view.name.clone(), groups };
-    let compared = training.compare(request).await.map_err(map_status)?.into_inner();
-    let v1::CompareResponse { groups, values, differing } = compared;
+    let request = v1::VerifyViewRequest { view: view.name.clone(), groups };
+    let compared = training.verify_view(request).await.map_err(map_status)?.into_inner();
+    let v1::VerifyViewResponse { groups, values, differing } = compared;
     print(format!("{groups} groups, {values} values: {} differ", differing.len()));
     if differing.is_empty() {
         return Ok(());
@@ -172,24 +190,14 @@ fn find<'d>(all: &'d [Definition], name: &str) -> Result<&'d Definition> {
 }
 
 /// Reads a file or stdin; stops one byte after the maximum length, which is then refused.
-fn read(file: &str) -> Result<String> {
+fn read(file: &str) -> Result<Vec<u8>> {
     let missing = |error| Error::not_found(format!("`{file}`: {error}; name a file, or -"));
     let from: Box<dyn Read> = match file {
         "-" => Box::new(std::io::stdin()),
         path => Box::new(std::fs::File::open(path).map_err(missing)?),
     };
     let mut bytes = Vec::new();
-    let some = from.take(VIEW_DECLARATION_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    let some = from.take(VIEW_FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
     some.map_err(missing)?;
-    if bytes.len() > VIEW_DECLARATION_BYTES_MAX {
-        let (limit, actual) = (VIEW_DECLARATION_BYTES_MAX as u64, bytes.len() as u64);
-        return Err(Error::limit_exceeded(
-            "the declaration is too long; shorten the declaration",
-            limit,
-            actual,
-        ));
-    }
-    String::from_utf8(bytes).map_err(|_| {
-        Error::invalid_argument(format!("`{file}` is not UTF-8; write the declaration in UTF-8"))
-    })
+    Ok(bytes)
 }

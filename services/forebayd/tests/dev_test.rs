@@ -17,9 +17,9 @@ fn start(data_dir: &Path, listen: &str) -> Daemon {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_or_doubled_over_kills() {
+async fn kills_neither_lose_nor_repeat_acknowledged_writes() {
     let data = tempfile::tempdir().unwrap();
-    daemon::nothing_is_lost_or_doubled_over_kills(|listen| start(data.path(), listen)).await;
+    daemon::kills_neither_lose_nor_repeat_writes(|listen| start(data.path(), listen)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,7 +58,7 @@ fn two_daemons_do_not_share_a_directory() {
 }
 
 #[test]
-fn what_is_not_safe_or_not_known_is_refused_with_the_fix() {
+fn unsafe_address_and_unknown_key_are_refused_with_the_fix() {
     let error = refused(&["dev", "--listen", "0.0.0.0:0"]);
     assert!(error.contains("loopback") && error.contains("127.0.0.1"), "{error}");
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -68,7 +68,7 @@ fn what_is_not_safe_or_not_known_is_refused_with_the_fix() {
 }
 
 #[test]
-fn a_taken_port_is_refused_with_the_fix() {
+fn port_in_use_is_refused_with_the_fix() {
     let data = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
@@ -78,7 +78,22 @@ fn a_taken_port_is_refused_with_the_fix() {
 }
 
 #[test]
-fn the_greeting_says_what_to_do_next() {
+fn folders_that_cannot_be_written_are_refused_with_the_fix() {
+    let data = tempfile::tempdir().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let [good, bad] = [data.path().join("snapshots"), file.path().join("folder")]
+        .map(|path| format!("file://{}", path.display()));
+    let dir = data.path().join("data");
+    let own = ["dev", "--listen", "127.0.0.1:0", "--data-dir", dir.to_str().unwrap()];
+    for more in [&["--snapshots", &bad][..], &["--snapshots", &good, "--backups", &bad]] {
+        let error = refused(&[&own[..], more].concat());
+        assert!(error.contains("writing into") && error.contains("name a folder"), "{error}");
+    }
+    assert!(!dir.exists(), "the node opened its log");
+}
+
+#[test]
+fn greeting_names_the_next_step() {
     let data = tempfile::tempdir().unwrap();
     let mut child = Command::new(FOREBAYD)
         .args(["dev", "--listen", "127.0.0.1:0", "--data-dir"])
@@ -100,7 +115,7 @@ fn the_greeting_says_what_to_do_next() {
 }
 
 #[test]
-fn the_first_steps_of_the_readme_work_twice() {
+fn first_steps_of_the_readme_work_twice() {
     let example = tree::built("first_steps").unwrap();
     let data = tempfile::tempdir().unwrap();
     let daemon = start(data.path(), "127.0.0.1:0");

@@ -113,8 +113,8 @@ async fn events_are_selected_and_printed() {
     assert_eq!(prices(&["--between", "price=2..", "--descending"]), "2 3");
     assert_eq!(prices(&["--between", "price=1..3", "--limit", "1"]), "1");
     assert_eq!(prices(&["--between", "price=..3"]), "1 2");
-    assert_eq!(prices(&["--from", "2026-11-27T12:00:02Z"]), "2");
-    assert_eq!(prices(&["--from", "-6", "--to", "2026-11-27T12:00:02Z"]), "3 1");
+    assert_eq!(prices(&["--start", "2026-11-27T12:00:02Z"]), "2");
+    assert_eq!(prices(&["--start", "-6", "--end", "2026-11-27T12:00:02Z"]), "3 1");
     assert_eq!(prices(&["--order-by", "price", "--descending"]), "3 2 1");
 
     let columns = ["--columns", "city,price,tags,weight", "--format", "csv"];
@@ -129,7 +129,7 @@ async fn events_are_selected_and_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_selected_is_refused() {
+async fn invalid_select_command_is_refused() {
     let data = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(&["--data-dir", data.path().to_str().unwrap()], "127.0.0.1:0");
     shop(&daemon).await;
@@ -139,9 +139,9 @@ async fn what_cannot_be_selected_is_refused() {
         (["--equal", "price=dear"], "`dear` is not of type int64"),
         (["--equal", "tags=x"], "only scalar columns"),
         (["--equal", "note=x"], "no index"),
-        (["--between", "price=5"], "FROM..TO"),
+        (["--between", "price=5"], "START..END"),
         (["--between", "city=a..b"], "range index"),
-        (["--from", "noon"], "2026-11-27T12:00:00Z"),
+        (["--start", "noon"], "2026-11-27T12:00:00Z"),
         (["--limit", "10001"], "fewer events"),
     ] {
         let error =

@@ -10,47 +10,58 @@ use forebay::schema::{FieldType, KeyType, ScalarType, StoreSpec};
 use forebay::{Client, ClientOptions};
 
 const SPENDING: &str = "\
-view: spending
-stream: orders
-filter: price > 0 and (device <> 'tv' or device is null)
-lookups:
+apiVersion: forebay/v1
+kind: FeatureView
+name: spending
+source: orders
+where: price > 0 and (device <> 'tv' or device is null)
+joins:
   - store: users
     required: true
     columns:
       country: {field: country, default: nowhere}
-group_by: [country, key]
-keep: [weight]
-lateness: 5m
+entity: [country, key]
+extra_columns: [weight]
+allowed_lateness: 5m
 windows:
-  1h: {sliding: 1h, hop: 1m}
-  ever: lifetime
+  1h: {sliding: 1h, slide: 1m}
+  ever: unbounded
 features:
-  orders: count
-  price: {quantiles: price, ranks: [0.5, 0.99]}
-emit: {store: user_features, cadence: 1s}
+  orders: {count: '*'}
+  price: {approx_quantile: price, q: [0.5, 0.99]}
+materialize: {store: user_features, interval: 1s}
 ";
 const DESCRIBED: &str = "\
 view spending, version 1
-stream: orders
-filter: price > 0 and (device <> 'tv' or device is null)
-lookup: users by key, required
+source: orders
+where: price > 0 and (device <> 'tv' or device is null)
+join: users by key, required
   country: country, else 'nowhere'
-group by: country, key
-keep: weight
+entity: country, key
+extra_columns: weight
 window 1h: sliding 1h by 1m
-window ever: lifetime
-lateness: 5m
+window ever: unbounded
+allowed_lateness: 5m
 partitions: 4
-emit: to user_features, cadence 1s, grace 30s
+materialize: to user_features, interval 1s, expiry_grace 30s
   position: spending_position
 feature orders: count
   orders_1h: int64
   orders_ever: int64
-feature price: quantiles of price, ranks [0.5, 0.99], k 100
+feature price: approx_quantile of price, q [0.5, 0.99], k 100
   price_1h_p50: float64
   price_1h_p99: float64
   price_ever_p50: float64
   price_ever_p99: float64
+";
+
+const TOTALS: &str = "\
+apiVersion: forebay/v1
+kind: FeatureView
+name: totals
+source: orders
+entity: [key]
+features: {n: {count: '*'}}
 ";
 
 async fn shop(daemon: &Daemon) {
@@ -82,43 +93,78 @@ fn view(daemon: &Daemon, arguments: &[&str], input: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Returns the error of `forebayd view` with these arguments.
+fn refuses(daemon: &Daemon, arguments: &[&str]) -> String {
+    let mut all = vec!["view", arguments[0], "--node", &daemon.address];
+    all.extend(&arguments[1..]);
+    refused(&all)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_view_is_applied_described_listed_and_dropped() {
+async fn view_is_applied_described_listed_and_dropped() {
     let data = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(&["--data-dir", data.path().to_str().unwrap()], "127.0.0.1:0");
     shop(&daemon).await;
     let file = data.path().join("spending.yaml");
     let file = file.to_str().unwrap();
-    let refuses =
-        |verb: &str, argument: &str| refused(&["view", verb, "--node", &daemon.address, argument]);
+    let refuses = |arguments: &[&str]| refuses(&daemon, arguments);
 
-    std::fs::write(file, SPENDING.replace("price, ranks", "prize, ranks")).unwrap();
-    let error = refuses("apply", file);
-    assert!(error.contains("NotFound: line 17, column 3: "), "{error}");
+    std::fs::write(file, SPENDING.replace("price, q", "prize, q")).unwrap();
+    let error = refuses(&["apply", "-f", file]);
+    assert!(error.contains("NotFound: document 1: line 19, column 3: "), "{error}");
     std::fs::write(file, SPENDING.replace("lateness: 5m", "lateness: soon")).unwrap();
-    let error = refuses("apply", file);
-    assert!(error.contains("InvalidArgument: line 11, column 11: "), "{error}");
-    assert!(refuses("apply", "not-there.yaml").contains("not-there.yaml"));
+    let error = refuses(&["apply", "-f", file]);
+    assert!(error.contains("InvalidArgument: document 1: line 13, column 19: "), "{error}");
+    assert!(refuses(&["apply", "--file", "not-there.yaml"]).contains("not-there.yaml"));
     assert_eq!(view(&daemon, &["list"], ""), "");
 
     std::fs::write(file, SPENDING).unwrap();
-    let would = view(&daemon, &["apply", "--dry-run", file], "");
+    let would = view(&daemon, &["apply", "--dry-run", "-f", file], "");
     assert_eq!(would, "would create spending, version 1\n");
-    assert!(refuses("describe", "spending").contains("NotFound"));
-    assert_eq!(view(&daemon, &["apply", file], ""), "created spending, version 1\n");
-    assert_eq!(view(&daemon, &["apply", file], ""), "left as it was: spending, version 1\n");
+    assert!(refuses(&["describe", "spending"]).contains("NotFound"));
+    assert_eq!(view(&daemon, &["apply", "-f", file], ""), "created spending, version 1\n");
+    assert_eq!(view(&daemon, &["apply", "-f", file], ""), "left as it was: spending, version 1\n");
     assert_eq!(view(&daemon, &["describe", "spending"], ""), DESCRIBED);
 
-    let more = SPENDING.replace("orders: count", "orders: count\n  heavy: {max: weight}");
-    let altered = view(&daemon, &["apply", "-"], &more);
+    let more = SPENDING.replace("features:\n", "features:\n  heavy: {max: weight}\n");
+    let altered = view(&daemon, &["apply", "-f", "-"], &more);
     assert_eq!(altered, "altered spending, version 2\n");
     let described = view(&daemon, &["describe", "spending"], "");
     assert!(described.contains("\nfeature heavy: max of weight\n  heavy_1h: float64\n"));
     let listed = view(&daemon, &["list"], "");
     assert_eq!(listed, "spending  version 2  of orders  3 features\n");
 
-    assert!(refuses("drop", "orders").contains("no feature view"));
+    assert!(refuses(&["drop", "orders"]).contains("no feature view"));
     assert_eq!(view(&daemon, &["drop", "spending"], ""), "dropped spending\n");
     assert_eq!(view(&daemon, &["list"], ""), "");
-    assert!(refuses("drop", "spending").contains("NotFound"));
+    assert!(refuses(&["drop", "spending"]).contains("NotFound"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_of_a_file_are_applied_in_order_if_all_are_valid() {
+    let data = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&["--data-dir", data.path().to_str().unwrap()], "127.0.0.1:0");
+    shop(&daemon).await;
+    let file = data.path().join("views.yaml");
+    let file = file.to_str().unwrap();
+    let apply = ["apply", "-f", file];
+    let write = |second: &str| std::fs::write(file, format!("{SPENDING}---\n{second}")).unwrap();
+
+    write(&TOTALS.replace("kind: FeatureView", "kind: Store"));
+    let error = refuses(&daemon, &apply);
+    assert!(error.contains("InvalidArgument: document 2: line 23, column 7: "), "{error}");
+    write(SPENDING);
+    let error = refuses(&daemon, &apply);
+    assert!(error.contains("document 1 declares the view `spending`, too"), "{error}");
+    assert_eq!(view(&daemon, &["list"], ""), "", "an invalid document prevents all");
+
+    write(&TOTALS.replace("source: orders", "source: order"));
+    let error = refuses(&daemon, &apply);
+    assert!(error.contains("NotFound: document 2: line 25, column 9: "), "{error}");
+    let listed = view(&daemon, &["list"], "");
+    assert_eq!(listed, "spending  version 1  of orders  2 features\n");
+
+    write(&format!("# Nothing.\n---\n{TOTALS}"));
+    let applied = view(&daemon, &apply, "");
+    assert_eq!(applied, "left as it was: spending, version 1\ncreated totals, version 1\n");
 }

@@ -10,10 +10,11 @@ use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
-use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
+use forebay_core::id::{LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_entries::{CatalogFollower, open_log};
 use forebay_log::ChangeLog;
 use forebay_replica::StoreReplica;
+use forebay_runtime::ServiceContext;
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
 use tracing::debug;
@@ -48,8 +49,10 @@ pub struct LogHeartbeats {
 }
 
 impl LogHeartbeats {
-    /// Creates an appender to this log; `entropy` supplies the id of a log that must be opened.
-    pub fn new(log: Arc<dyn ChangeLog>, entropy: Arc<dyn Entropy>) -> Self {
+    /// Creates an appender to the log of this context, whose randomness supplies the id of a log
+    /// that must be opened.
+    pub fn new(context: &ServiceContext) -> Self {
+        let (log, entropy) = (Arc::clone(&context.log), Arc::clone(&context.entropy));
         Self { log, entropy, known: Mutex::default() }
     }
 }
@@ -65,13 +68,7 @@ impl Heartbeats for LogHeartbeats {
                 KnownLog { log_id, last: None }
             }
         };
-        let entry = Entry {
-            log_id: known.log_id,
-            epoch: Epoch(0),
-            schema_version: version,
-            source: None,
-            body: EntryBody::Heartbeat,
-        };
+        let entry = Entry::original(known.log_id, version, EntryBody::Heartbeat);
         let appended = self.log.append(at, encode_entry(&entry)?).await?;
         // Offsets only grow; otherwise the log was replaced, and its id must be read again.
         if known.last.is_none_or(|last| appended.offset > last) {
@@ -98,7 +95,7 @@ pub(crate) async fn append_heartbeats(
         // their own time.
         let now = catalog.catalog();
         let live = |newest: &Arc<SchemaAt>| newest.definition.versions.live().logs;
-        if now.of_logs(logs.store).map(live) != Some(logs) {
+        if now.store_by_logs(logs.store).map(live) != Some(logs) {
             continue;
         }
         for status in follower.status().partitions {

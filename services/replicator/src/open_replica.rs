@@ -9,13 +9,12 @@ use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::schema::Definition;
-use forebay_log::Assigned;
+use forebay_log::PartitionAssignment;
 use forebay_replica::{
-    LogBarriers, MemoryStorage, OnSkipped, PartitionFilter, ReplicaOptions, ReplicaParts, Storage,
-    StoreReplica,
+    MemoryStorage, OnSkipped, PartitionFilter, ReplicaOptions, Storage, StoreReplica,
 };
-use forebay_runtime::{ServiceContext, StoreResource};
-use forebay_shard_replica::ShardReplicas;
+use forebay_runtime::StoreResource;
+use forebay_shard_replica::{ShardReplicas, replica_parts};
 use forebay_tasks::block_in_place;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -143,11 +142,14 @@ impl StoreResource for OpenReplica {
 fn has_duties(definition: &Definition) -> bool {
     let logs = definition.logs();
     let oldest = definition.versions.all().iter().find(|version| version.logs == logs);
-    oldest.is_none_or(|oldest| oldest.kept_as == definition.store)
+    oldest.is_none_or(|oldest| oldest.storage_id == definition.store)
 }
 
 /// Returns the partitions of a version's logs that are assigned to this process.
-pub(crate) fn ours_of(ours: &Assigned, definition: &Definition) -> BTreeSet<PartitionId> {
+pub(crate) fn ours_of(
+    ours: &PartitionAssignment,
+    definition: &Definition,
+) -> BTreeSet<PartitionId> {
     let logs = definition.logs();
     ours.of(logs.store, logs.partitions)
 }
@@ -181,9 +183,7 @@ fn start_follower(
     options.on_skipped = on_skipped;
     options.snapshots = parts.context.snapshots.clone();
     options.partitions = PartitionFilter::Only(partitions.clone());
-    let ServiceContext { log, catalog, clock, entropy, .. } = parts.context.clone();
-    let barriers = Arc::new(LogBarriers(Arc::clone(&log)));
-    let replica = ReplicaParts { log, catalog, clock, entropy, barriers, replicator: None };
+    let replica = replica_parts(&parts.context);
     // The start opens all shards and flushes some files for each.
     block_in_place(|| StoreReplica::start(options, replica, schema, storage))
 }

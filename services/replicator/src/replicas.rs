@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_core::ErrorCode;
 use forebay_core::id::{ClientId, PartitionRef, Position, Sequence, StoreId};
-use forebay_core::outcome::Verdict;
+use forebay_core::outcome::ConditionOutcome;
 use forebay_entries::CatalogFollower;
 use forebay_replica::{ReaderStatus, StoreReplica};
 use forebay_runtime::{OpenResources, Peers, Reconciler, StoreResource};
@@ -34,7 +34,7 @@ pub struct StoreMetrics {
     pub dead_letters: Option<DeadLetterCounts>,
 }
 
-/// The replicas of all living stores, and a replicator's duties for them: heartbeats, outcomes of
+/// The replicas of all active stores, and a replicator's duties for them: heartbeats, outcomes of
 /// conditional changes and dead letters. Each partition has one process with these duties.
 ///
 /// Dropping the replicas ends the duties.
@@ -52,7 +52,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Maintains one replica per version of each living store, on the current runtime.
+    /// Maintains one replica per version of each active store, on the current runtime.
     pub fn follow(parts: ReplicatorParts) -> Self {
         let (replicas, reopen) = (OpenResources::default(), Arc::<Notify>::default());
         let opened = Arc::new(watch::Sender::new(()));
@@ -84,7 +84,7 @@ impl Replicas {
         let catalog = self.catalog.catalog();
         let Some(history) = catalog.store(store) else { return store };
         let Some(schema) = history.newest() else { return store };
-        let live = schema.definition.versions.live().kept_as;
+        let live = schema.definition.versions.live().storage_id;
         let mut served = self.served.lock();
         let before = *served.entry(store).or_insert(live);
         if before == live {
@@ -93,7 +93,7 @@ impl Replicas {
         let replicas = self.replicas.lock();
         // Only the version's own log shows whether the replica has all entries from before the
         // version became live.
-        let since = history.live_since().filter(|_| schema.definition.versions.have_moved());
+        let since = history.live_since().filter(|_| schema.definition.versions.have_repartitions());
         let is_ready = |id| {
             replicas.get(id).is_some_and(|replica: &OpenReplica| {
                 let status = replica.follower.status();
@@ -112,34 +112,35 @@ impl Replicas {
     /// Returns the version that answers here among the versions that follow these logs.
     fn serving_of(&self, logs: StoreId) -> StoreId {
         let catalog = self.catalog.catalog();
-        let Some(schema) = catalog.of_logs(logs) else { return logs };
+        let Some(schema) = catalog.store_by_logs(logs) else { return logs };
         let versions = &schema.definition.versions;
-        let follows = |id: StoreId| versions.kept_as(id).is_some_and(|it| it.logs.store == logs);
+        let follows =
+            |id: StoreId| versions.by_storage_id(id).is_some_and(|it| it.logs.store == logs);
         let serving = self.serving(versions.home());
-        let of_logs = versions.all().iter().map(|version| version.kept_as);
+        let of_logs = versions.all().iter().map(|version| version.storage_id);
         [serving].into_iter().chain(of_logs).find(|id| follows(*id)).unwrap_or(serving)
     }
 
-    /// Returns the verdict on this client's change, which a log holds at `position`; waits until
-    /// the replica has applied it. `None` if no replica is open in time, or the outcome is no
-    /// longer retained.
-    pub async fn verdict(
+    /// Returns the outcome of this client's conditional change, which a log holds at `position`;
+    /// waits until the replica has applied it. `None` if no replica is open in time, or the outcome
+    /// is no longer retained.
+    pub async fn condition_outcome(
         &self,
         at: PartitionRef,
         position: Position,
         (client, sequence): (ClientId, Sequence),
         wait_max: Duration,
-    ) -> Option<Verdict> {
+    ) -> Option<ConditionOutcome> {
         let deadline = Instant::now() + wait_max;
         loop {
-            let kept_as = self.serving_of(at.store);
-            let opening = self.await_replica(kept_as, |replica| replica.follower.clone());
+            let storage_id = self.serving_of(at.store);
+            let opening = self.await_replica(storage_id, |replica| replica.follower.clone());
             let follower = tokio::time::timeout_at(deadline, opening).await.ok()??;
             let left = deadline.saturating_duration_since(Instant::now());
             match follower.wait_applied(at.partition, position, left).await {
                 Ok(()) => {
                     let outcome = follower.outcome(at.partition, client, sequence).ok()?;
-                    return outcome.map(|outcome| outcome.verdict);
+                    return outcome.map(|outcome| outcome.condition);
                 }
                 // Another replica has replaced this one.
                 Err(error) if error.code() == ErrorCode::Closed => {}
@@ -153,11 +154,12 @@ impl Replicas {
     /// replica has no shards.
     pub(crate) async fn version(
         &self,
-        kept_as: StoreId,
+        storage_id: StoreId,
         wait_max: Duration,
     ) -> Option<(StoreReplica, DocumentShards)> {
-        let opened = self
-            .await_replica(kept_as, |replica| (replica.follower.clone(), replica.shards.clone()));
+        let opened = self.await_replica(storage_id, |replica| {
+            (replica.follower.clone(), replica.shards.clone())
+        });
         let (follower, shards) = tokio::time::timeout(wait_max, opened).await.ok()??;
         Some((follower, shards?))
     }
@@ -181,10 +183,10 @@ impl Replicas {
 
     /// Returns the metrics of a store; `None` before its replica is open.
     pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
-        let kept_as = self.serving(store);
+        let storage_id = self.serving(store);
         let (follower, backlog) = {
             let replicas = self.replicas.lock();
-            let replica = replicas.get(&kept_as)?;
+            let replica = replicas.get(&storage_id)?;
             (replica.follower.clone(), replica.backlog.clone())
         };
         let dead_letters = backlog.map(|backlog| backlog.counts());
@@ -194,13 +196,13 @@ impl Replicas {
     /// Returns whether all partitions of this process answer within the readiness bound.
     pub(crate) fn are_ready(&self, parts: &ReplicatorParts) -> bool {
         let catalog = parts.context.catalog.catalog();
-        let ours = parts.context.membership.assigned().borrow().clone();
+        let ours = parts.context.membership.assignment().borrow().clone();
         let replicas = self.replicas.lock();
-        let mut wanted = catalog.kept().filter_map(|schema| {
+        let mut wanted = catalog.active_versions().filter_map(|schema| {
             let definition = &schema.definition;
             // A version whose logs receive no more writes has no known freshness.
             let partitions = ours_of(&ours, definition);
-            let is_written = definition.logs() == definition.written();
+            let is_written = definition.logs() == definition.write_logs();
             (is_written && !partitions.is_empty()).then_some((definition.store, partitions))
         });
         wanted.all(|(store, partitions)| {

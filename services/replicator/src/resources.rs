@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_core::catalog::{Catalog, SchemaAt};
 use forebay_core::id::{PartitionId, StoreId};
-use forebay_log::Assigned;
+use forebay_log::PartitionAssignment;
 use forebay_runtime::{OpenResources, ServiceResources, StoreResource, remove_dropped};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -15,7 +15,7 @@ use crate::dead_letters::Backlog;
 use crate::open_replica::{OpenReplica, ours_of};
 use crate::parts::ReplicatorParts;
 
-/// The replicas of all living stores, for the reconciler.
+/// The replicas of all active stores, for the reconciler.
 pub(crate) struct ReplicaResources {
     pub(crate) parts: ReplicatorParts,
     /// The open replicas by storage id: a store has one for each version of its documents.
@@ -54,26 +54,26 @@ impl ServiceResources for ReplicaResources {
         catalog.logs().into_keys().collect()
     }
 
-    async fn close_stale(&self, catalog: &Catalog, assigned: &Assigned) {
+    async fn close_stale(&self, catalog: &Catalog, assigned: &PartitionAssignment) {
         // The backlog of a replica that could not be opened is read from the log again.
         self.backlogs.lock().clear();
-        let living = living(catalog);
-        let is_living = |store: StoreId| living.contains_key(&store);
-        self.replicas.close_where(|store, _| !is_living(store)).await;
+        let active = active_versions(catalog);
+        let is_active = |store: StoreId| active.contains_key(&store);
+        self.replicas.close_where(|store, _| !is_active(store)).await;
         if let Some(directory) = self.parts.shards.clone() {
             let stored = directory.stores().unwrap_or_default();
             let remove = move |store| directory.remove_store(store);
-            remove_dropped(catalog, stored, is_living, remove).await;
+            remove_dropped(catalog, stored, is_active, remove).await;
         }
-        for schema in living.values() {
+        for schema in active.values() {
             let partitions = ours_of(assigned, &schema.definition);
             self.close_if_stale(schema, &partitions).await;
         }
     }
 
-    async fn open_missing(&self, catalog: &Catalog, assigned: &Assigned) -> bool {
+    async fn open_missing(&self, catalog: &Catalog, assigned: &PartitionAssignment) -> bool {
         let mut complete = true;
-        for (store, schema) in living(catalog) {
+        for (store, schema) in active_versions(catalog) {
             let definition = &schema.definition;
             let partitions = ours_of(assigned, definition);
             if partitions.is_empty() || self.replicas.lock().contains_key(&store) {
@@ -97,7 +97,7 @@ impl ServiceResources for ReplicaResources {
     }
 }
 
-/// Returns the definition of each version of the living stores' documents, by storage id.
-fn living(catalog: &Catalog) -> BTreeMap<StoreId, Arc<SchemaAt>> {
-    catalog.kept().map(|schema| (schema.definition.store, Arc::clone(schema))).collect()
+/// Returns the definition of each version of the active stores' documents, by storage id.
+fn active_versions(catalog: &Catalog) -> BTreeMap<StoreId, Arc<SchemaAt>> {
+    catalog.active_versions().map(|schema| (schema.definition.store, Arc::clone(schema))).collect()
 }

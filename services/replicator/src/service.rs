@@ -50,15 +50,15 @@ impl ReplicatorService {
 
     async fn answer_outcome(
         &self,
-        request: Request<v1::OutcomeRequest>,
-    ) -> Result<v1::OutcomeResponse> {
+        request: Request<v1::GetOutcomeRequest>,
+    ) -> Result<v1::GetOutcomeResponse> {
         let (came_with, _, request) = request.into_parts();
         let at = PartitionRef {
             store: StoreId(request.store_id),
             partition: PartitionId(request.partition),
         };
         if let Owner::Peer(peer) = self.replicas.peers().owner(at, &came_with).await? {
-            let answer = ReplicatorClient::new(peer).outcome(forwarded(request)).await;
+            let answer = ReplicatorClient::new(peer).get_outcome(forwarded(request)).await;
             return Ok(answer.map_err(|status| error_of_status(&status))?.into_inner());
         }
         let position = request.position.ok_or_else(|| {
@@ -74,9 +74,10 @@ impl ReplicatorService {
         })?;
         let change = (ClientId(u128::from_le_bytes(client)), Sequence(request.sequence));
         let wait_max = Duration::from_millis(request.wait_ms.into()).min(OUTCOME_WAIT_MAX);
-        let verdict = self.replicas.verdict(at, position, change, wait_max).await;
-        let result = verdict.map(|verdict| (&ChangeResult::judged(position, verdict)).into());
-        Ok(v1::OutcomeResponse { result })
+        let condition = self.replicas.condition_outcome(at, position, change, wait_max).await;
+        let result =
+            condition.map(|condition| (&ChangeResult::conditional(position, condition)).into());
+        Ok(v1::GetOutcomeResponse { result })
     }
 
     async fn answer_list(
@@ -85,11 +86,11 @@ impl ReplicatorService {
     ) -> Result<v1::ListDeadLettersResponse> {
         let ServiceContext { log, catalog, .. } = &self.parts.context;
         self.parts.context.catch_up(FOLD_WAIT).await?;
-        let schema = Arc::clone(catalog.catalog().by_name(&request.store)?);
+        let schema = Arc::clone(catalog.catalog().store_by_name(&request.store)?);
         let definition = &schema.definition;
         let partition = PartitionId(request.partition);
         let refuse = |error: Error| error.with_store(&request.store).with_partition(partition);
-        let logs = definition.written();
+        let logs = definition.write_logs();
         if partition.0 >= logs.partitions.0 {
             let message =
                 format!("the store has {} partitions, from 0; name one of these", logs.partitions);
@@ -118,12 +119,14 @@ impl ReplicatorService {
     }
 }
 
-fn status(metrics: StoreMetrics) -> v1::StatusResponse {
+fn status(metrics: StoreMetrics) -> v1::GetStatusResponse {
     let StoreMetrics { replica, dead_letters } = metrics;
-    let dead_letters = dead_letters
-        .map(|counts| v1::DeadLetterStatus { copied: counts.copied, waiting: counts.waiting });
+    let dead_letters = dead_letters.map(|counts| v1::DeadLetterStatus {
+        letters_copied: counts.letters_copied,
+        records_waiting: counts.records_waiting,
+    });
     let replicas = replica.partitions.into_iter().map(replica_status).collect();
-    v1::StatusResponse { is_ready: replica.is_ready, replicas, dead_letters }
+    v1::GetStatusResponse { is_ready: replica.is_ready, replicas, dead_letters }
 }
 
 fn replica_status(at: PartitionStatus) -> v1::ReplicaStatus {
@@ -133,32 +136,32 @@ fn replica_status(at: PartitionStatus) -> v1::ReplicaStatus {
         log_id: at.log_id.map(|log_id| log_id.0),
         position: at.position.map(Into::into),
         offset_applied: at.offset_applied.0,
-        end: at.end.0,
+        end_offset: at.end_offset.0,
         lag_records: at.lag_records,
         age_ms: at.age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         documents: at.documents,
-        bytes: at.bytes,
-        skipped: at.counts.skipped,
-        trouble: at.halted.or(at.trouble).map(|error| (&error).into()),
+        document_bytes: at.document_bytes,
+        records_skipped: at.counts.records_skipped,
+        last_error: at.fatal_error.or(at.last_error).map(|error| (&error).into()),
     }
 }
 
 #[tonic::async_trait]
 impl Replicator for ReplicatorService {
-    async fn outcome(
+    async fn get_outcome(
         &self,
-        request: Request<v1::OutcomeRequest>,
-    ) -> Result<Response<v1::OutcomeResponse>, Status> {
+        request: Request<v1::GetOutcomeRequest>,
+    ) -> Result<Response<v1::GetOutcomeResponse>, Status> {
         let answer = self.answer_outcome(request).await;
         answer.map(Response::new).map_err(|error| status_of_error(&error))
     }
 
-    async fn status(
+    async fn get_status(
         &self,
-        request: Request<v1::StatusRequest>,
-    ) -> Result<Response<v1::StatusResponse>, Status> {
+        request: Request<v1::GetStatusRequest>,
+    ) -> Result<Response<v1::GetStatusResponse>, Status> {
         let store = request.into_inner().store;
-        let schema = self.parts.context.catalog.catalog().by_name(&store).map(Arc::clone);
+        let schema = self.parts.context.catalog.catalog().store_by_name(&store).map(Arc::clone);
         let schema = schema.map_err(|error| status_of_error(&error.with_store(&store)))?;
         // Before the replica is open, the status is empty.
         let metrics = self.replicas.metrics(schema.definition.store);

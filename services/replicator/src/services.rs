@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_log::change_stream_service::ChangeStreamService;
+use forebay_runtime::RoleServices;
 use tonic::service::Routes;
 
 use crate::copies::{CopySource, ReplicaShards};
@@ -44,27 +45,26 @@ impl ReplicatorServices {
     pub fn replicas(&self) -> &Arc<Replicas> {
         &self.replicas
     }
+}
 
-    /// Adds the services to those of a server.
-    pub fn add_to(&self, routes: Routes) -> Routes {
+impl RoleServices for ReplicatorServices {
+    fn add_to(&self, routes: Routes) -> Routes {
         let routes = routes
             .add_service(self.replicator.clone().into_server())
             .add_service(self.ordered.clone().into_server())
             .add_service(health(self.parts.clone(), &self.replicas))
-            .add_service(crate::change_stream(self.change_stream.clone()));
+            .add_service(self.change_stream.clone().into_server());
         match &self.copies {
             Some(copies) => routes.add_service(copies.clone().into_server()),
             None => routes,
         }
     }
 
-    /// Ends all streams, which never end by themselves; calls in flight continue.
-    pub fn drain(&self) {
+    fn drain(&self) {
         self.change_stream.end_streams();
     }
 
-    /// Stops following and closes all shards, so that their folders may be removed on return.
-    pub async fn stop(&self) {
+    async fn stop(&self) {
         self.replicas.stop().await;
     }
 }

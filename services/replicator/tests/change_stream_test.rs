@@ -8,7 +8,7 @@ use forebay_core::ErrorCode;
 use forebay_core::clock::{ManualClock, Timestamp};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_log::{ChangeLog, MemoryLog, ReadLimit, RemoteLog};
-use forebay_replicator_service::{ChangeStreamService, change_stream};
+use forebay_replicator_service::ChangeStreamService;
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
@@ -19,14 +19,14 @@ const SERVER_TIME: Timestamp = Timestamp::from_micros(42);
 async fn serve(service: ChangeStreamService) -> RemoteLog {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::builder().add_service(change_stream(service));
+    let server = Server::builder().add_service(service.into_server());
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     RemoteLog::new(endpoint.connect_lazy())
 }
 
 #[tokio::test]
-async fn a_remote_log_reads_the_log_behind_the_stream() {
+async fn remote_log_reads_the_log_behind_the_stream() {
     let clock = Arc::new(ManualClock::at(SERVER_TIME));
     let log = Arc::new(MemoryLog::new(clock.clone()));
     log.create(AT.store, PartitionCount(1)).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_remote_log_reads_the_log_behind_the_stream() {
 }
 
 #[tokio::test]
-async fn a_place_beyond_the_log_is_lost_and_an_unknown_log_is_not_found() {
+async fn position_beyond_the_log_is_lost_and_an_unknown_log_is_not_found() {
     let clock = Arc::new(ManualClock::at(SERVER_TIME));
     let log = Arc::new(MemoryLog::new(clock.clone()));
     log.create(AT.store, PartitionCount(1)).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_place_beyond_the_log_is_lost_and_an_unknown_log_is_not_found() {
 }
 
 #[tokio::test]
-async fn ended_streams_tell_their_subscribers_at_once() {
+async fn ended_streams_notify_their_subscribers_at_once() {
     let clock = Arc::new(ManualClock::at(SERVER_TIME));
     let log = Arc::new(MemoryLog::new(clock.clone()));
     log.create(AT.store, PartitionCount(1)).await.unwrap();

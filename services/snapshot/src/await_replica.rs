@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_core::id::{PartitionId, StoreId};
-use forebay_core::state_rows::Resumed;
+use forebay_core::state_rows::RestoredState;
 use forebay_core::versions::{StoreLogs, StoreVersion};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_snapshot::RemoteShardExport;
@@ -24,7 +24,7 @@ pub(crate) struct VersionPartition<'s> {
     pub name: &'s str,
     /// The logs that the version follows.
     pub logs: StoreLogs,
-    pub kept_as: StoreId,
+    pub storage_id: StoreId,
     pub partition: PartitionId,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct VersionPartition<'s> {
 pub(crate) async fn await_replica_state(
     parts: &SnapshotParts,
     of: VersionPartition<'_>,
-    is_wanted: impl Fn(&Resumed) -> bool,
-) -> Result<Resumed> {
+    is_wanted: impl Fn(&RestoredState) -> bool,
+) -> Result<RestoredState> {
     let began = Instant::now();
     loop {
         let error = match exported_state(parts, of).await {
@@ -51,8 +51,8 @@ pub(crate) async fn await_replica_state(
             Err(error) => return Err(error),
         };
         let catalog = parts.context.catalog.catalog();
-        let versions = &catalog.by_name(of.name)?.definition.versions;
-        if versions.kept_as(of.kept_as).is_none() {
+        let versions = &catalog.store_by_name(of.name)?.definition.versions;
+        if versions.by_storage_id(of.storage_id).is_none() {
             let message = "the version was dropped; list the versions of the store";
             return Err(Error::not_found(message).with_store(of.name));
         }
@@ -72,20 +72,21 @@ pub(crate) async fn await_caught_up(
     name: &str,
     version: &StoreVersion,
 ) -> Result<()> {
-    let StoreVersion { logs, kept_as, .. } = *version;
+    let StoreVersion { logs, storage_id, .. } = *version;
     for partition in logs.partitions.partitions() {
         let end = parts.context.log.bounds(logs.at(partition)).await?.end;
-        let of = VersionPartition { name, logs, kept_as, partition };
+        let of = VersionPartition { name, logs, storage_id, partition };
         await_replica_state(parts, of, |found| found.state.offset_applied >= end).await?;
     }
     Ok(())
 }
 
-async fn exported_state(parts: &SnapshotParts, of: VersionPartition<'_>) -> Result<Resumed> {
-    let VersionPartition { name, logs, kept_as, partition } = of;
+async fn exported_state(parts: &SnapshotParts, of: VersionPartition<'_>) -> Result<RestoredState> {
+    let VersionPartition { name, logs, storage_id, partition } = of;
     let address = parts.replicators.address(logs.at(partition)).await?;
     let channel = copy_endpoint(&address)?.connect_lazy();
-    let mut shard = RemoteShardExport::freeze(channel, name, Some(kept_as), partition, 0).await?;
+    let mut shard =
+        RemoteShardExport::freeze(channel, name, Some(storage_id), partition, 0).await?;
     let state = shard.state().await;
     shard.end().await;
     state

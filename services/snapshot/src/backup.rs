@@ -60,14 +60,14 @@ impl BackupParts {
     /// `NotFound` if the store does not exist; else as the replicators, the log and the object
     /// store. In this case no backup is published, and the next backup reuses the stored chunks.
     pub async fn take(&self, store: &str, tell: impl Fn(u32, u32)) -> Result<Backup> {
-        self.kept.catch_up().await?;
-        let definition =
-            self.kept.context.catalog.catalog().of_documents(store)?.definition.clone();
+        self.service.catch_up().await?;
+        let catalog = self.service.context.catalog.catalog();
+        let definition = catalog.document_store_by_name(store)?.definition.clone();
         // The log between two backups does not hold the documents that were pushed in between.
-        let live = definition.versions.live().kept_as;
+        let live = definition.versions.live().storage_id;
         let partitions = definition.versions.live().logs.partitions;
         let own = Definition { store: live, partitions, ..definition.clone() };
-        let log = follow_version(Arc::clone(&self.kept.context.log), &own);
+        let log = follow_version(Arc::clone(&self.service.context.log), &own);
         let mut ends = Vec::new();
         for partition in partitions.partitions() {
             let at = PartitionRef { store: live, partition };
@@ -83,7 +83,7 @@ impl BackupParts {
             partitions.push(self.partition(&*log, *at, *end, since, name.id).await?);
             tell(partitions.len() as u32, ends.len() as u32);
         }
-        let definitions = self.kept.definitions(live);
+        let definitions = self.service.definitions(live);
         let backup = Backup { name, before, store: live, definitions, partitions };
         self.backups.publish_backup(&backup).await?;
         info!(store, backup = %name, "backup complete");
@@ -94,8 +94,8 @@ impl BackupParts {
     /// backup is the newest, and the one that is retained.
     fn name_behind(&self, last: Option<BackupName>) -> Result<BackupName> {
         let earliest = last.map_or(Timestamp::MIN, |last| last.taken_at.plus_micros(1));
-        let taken_at = self.kept.context.clock.now().max(earliest);
-        Ok(BackupName { taken_at, id: self.kept.context.entropy.next_u64()? })
+        let taken_at = self.service.context.clock.now().max(earliest);
+        Ok(BackupName { taken_at, id: self.service.context.entropy.next_u64()? })
     }
 
     /// Expires all but the `keep` newest backups of the same store and, after a grace period,
@@ -104,7 +104,7 @@ impl BackupParts {
     /// # Errors
     /// As [`SnapshotStore::expire_backups`].
     pub async fn expire(&self, newest: &Backup, keep: usize) -> Result<usize> {
-        self.backups.expire_backups(newest, keep, self.kept.options.grace).await
+        self.backups.expire_backups(newest, keep, self.service.options.grace).await
     }
 
     async fn partition(
@@ -131,8 +131,8 @@ impl BackupParts {
     async fn snapshot(&self, to: &PartitionSnapshots, end: Offset) -> Result<Manifest> {
         let began = Instant::now();
         loop {
-            let definitions = self.kept.definitions(to.partition().store);
-            let build = Build { parts: &self.kept, to: to.clone(), definitions, at_least: end };
+            let definitions = self.service.definitions(to.partition().store);
+            let build = Build { parts: &self.service, to: to.clone(), definitions, at_least: end };
             let (error, wait_max) = match build.run().await {
                 Ok(BuildOutcome::New(manifest) | BuildOutcome::Same(manifest)) => {
                     return Ok(manifest);
@@ -177,7 +177,7 @@ async fn segments(mut range: RecordRange<'_>, upload: &mut ChunkUpload) -> Resul
         let records = match range.next().await {
             Ok(records) => records,
             Err(error) if error.code() == ErrorCode::TokenLost => {
-                warn!(%at, %error, "log trimmed since the previous backup; raise log_window");
+                warn!(%at, %error, "log trimmed since the previous backup; raise log_retention");
                 return Ok(Vec::new());
             }
             Err(error) => return Err(error),

@@ -11,7 +11,7 @@ use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::{SNAPSHOT_CHUNK_BYTES, SNAPSHOT_DELTAS_MAX};
 use forebay_core::replica_state::Progress;
 use forebay_core::schema::Definition;
-use forebay_core::state_rows::Resumed;
+use forebay_core::state_rows::RestoredState;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_entries::{changed_keys, follow_version};
 use forebay_log::RecordRange;
@@ -236,7 +236,7 @@ impl Build<'_> {
         &self,
         shard: &RemoteShardExport,
         before: &Manifest,
-        state: &Resumed,
+        state: &RestoredState,
         most: u64,
     ) -> Result<Option<BTreeSet<Vec<u8>>>> {
         let offsets = before.progress.offset_applied..state.state.offset_applied;
@@ -279,11 +279,11 @@ async fn write_base(
     order: KeyOrder,
     (at, partitions): (PartitionRef, PartitionCount),
 ) -> Result<Layers> {
-    let resumed = builder.take_shard(shard, order).await?;
-    if (resumed.state.partition, resumed.state.partitions) != (at, partitions) {
+    let restored = builder.take_shard(shard, order).await?;
+    if (restored.state.partition, restored.state.partitions) != (at, partitions) {
         return Err(Error::corrupt("the replicator sent the shard of another partition"));
     }
-    let state = ImageState::of_shard(&resumed);
+    let state = ImageState::of_shard(&restored);
     let base = store_image(builder, &state, upload)?;
     Ok(Layers { state, base, deltas: Vec::new() })
 }

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::id::StoreId;
+use async_trait::async_trait;
+use forebay_core::id::{PartitionRef, StoreId};
 use forebay_core::limits::{
     ROLLBACK_WINDOW_S, SNAPSHOT_COLLECT_MS, SNAPSHOT_GRACE_MS, SNAPSHOT_MEMORY_MIB,
 };
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
+use forebay_log::KafkaOwners;
 use forebay_runtime::{ServiceContext, SnapshotSchedule};
 use forebay_snapshot::SnapshotStore;
-
-use crate::replicator_locator::ReplicatorLocator;
 
 /// Longest wait for the catalog to fold the records of the control log.
 const CATALOG_WAIT: Duration = Duration::from_secs(10);
@@ -22,14 +22,14 @@ const CATALOG_WAIT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct SnapshotOptions {
     /// Time between two snapshots of a partition.
-    pub every: Duration,
+    pub interval: Duration,
     /// Number of retained snapshots of a partition; older ones expire.
-    pub keep: usize,
+    pub retention: usize,
     /// Time for which an expired snapshot stays readable for replicas that are bootstrapping from
     /// it; twice the longest duration of a build.
     pub grace: Duration,
     /// Time between two garbage collections of a partition.
-    pub collect_every: Duration,
+    pub collect_interval: Duration,
     /// Maximum number of concurrent builds.
     pub builds_max: usize,
     /// Maximum memory of one build for its image, in bytes.
@@ -49,17 +49,17 @@ impl SnapshotOptions {
     ///
     /// # Errors
     /// `InvalidArgument` if the interval or the number is 0.
-    pub fn new(every: Duration, keep: usize) -> Result<Self> {
-        if every.is_zero() || keep == 0 {
+    pub fn new(interval: Duration, retention: usize) -> Result<Self> {
+        if interval.is_zero() || retention == 0 {
             let message =
                 "the snapshot interval or the number of retained snapshots is 0; set both above 0";
             return Err(Error::invalid_argument(message));
         }
         Ok(Self {
-            every,
-            keep,
+            interval,
+            retention,
             grace: Duration::from_millis(SNAPSHOT_GRACE_MS),
-            collect_every: Duration::from_millis(SNAPSHOT_COLLECT_MS),
+            collect_interval: Duration::from_millis(SNAPSHOT_COLLECT_MS),
             builds_max: 1,
             memory_bytes: SNAPSHOT_MEMORY_MIB << 20,
             bytes_per_second: 0,
@@ -74,6 +74,36 @@ impl SnapshotOptions {
     pub fn with_schedule(schedule: &SnapshotSchedule) -> Result<Self> {
         let options = Self::new(*schedule.snapshot_interval, schedule.snapshot_retention)?;
         Ok(Self { rollback_window: *schedule.rollback_window, ..options })
+    }
+}
+
+/// Locator of the replicators whose shards snapshots are built from.
+#[async_trait]
+pub trait ReplicatorLocator: Send + Sync + 'static {
+    /// Returns `host:port` of the replicator that has the shard of this partition now.
+    ///
+    /// # Errors
+    /// `Unavailable` if no replicator has it, or the owner is unknown.
+    async fn address(&self, at: PartitionRef) -> Result<String>;
+}
+
+/// The address of the only replicator, which has all shards.
+#[async_trait]
+impl ReplicatorLocator for String {
+    async fn address(&self, _at: PartitionRef) -> Result<String> {
+        Ok(self.clone())
+    }
+}
+
+/// The owners in the replicators' consumer group.
+#[async_trait]
+impl ReplicatorLocator for KafkaOwners {
+    async fn address(&self, at: PartitionRef) -> Result<String> {
+        let owner = self.owner(at).await?.ok_or_else(|| {
+            let message = "no replicator owns the partition at the moment; try again";
+            Error::unavailable(message).with_partition(at.partition)
+        })?;
+        Ok(owner.split_once('@').map_or(owner.as_str(), |(_, address)| address).to_owned())
     }
 }
 
@@ -106,9 +136,9 @@ impl SnapshotParts {
 /// Dependencies of backups and restores.
 #[derive(Clone)]
 pub struct BackupParts {
-    /// Dependencies of the snapshots: the replicators, and the folder of the snapshots of restored
+    /// Dependencies of the service: the replicators, and the folder of the snapshots of restored
     /// stores.
-    pub kept: SnapshotParts,
+    pub service: SnapshotParts,
     /// Folder of the backups, separate from the snapshots.
     pub backups: SnapshotStore,
     /// Folder for images during a restore.
@@ -118,8 +148,8 @@ pub struct BackupParts {
 /// Dependencies of pushes.
 #[derive(Clone)]
 pub struct PushParts {
-    /// Dependencies of the snapshots.
-    pub kept: SnapshotParts,
+    /// Dependencies of the service.
+    pub service: SnapshotParts,
     /// Folder for spilled rows.
     pub scratch: PathBuf,
 }

@@ -2,7 +2,7 @@
 
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Entry, EntryBody};
-use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
+use forebay_core::id::{LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_entries::open_log;
@@ -21,7 +21,7 @@ pub(crate) async fn append(
     schema_version: SchemaVersion,
     body: EntryBody,
 ) -> Result<Offset> {
-    let entry = Entry { log_id, epoch: Epoch(0), schema_version, source: None, body };
+    let entry = Entry::original(log_id, schema_version, body);
     Ok(parts.context.log.append(at, encode_entry(&entry)?).await?.offset)
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn define(parts: &SnapshotParts, definition: &Definition) -> Re
 
 /// Appends the version of a definition to all partitions to which its store is written.
 async fn announce(parts: &SnapshotParts, definition: &Definition) -> Result<()> {
-    for at in definition.written().all() {
+    for at in definition.write_logs().all() {
         let log_id = open_log(&*parts.context.log, &*parts.context.entropy, at).await?;
         append(parts, at, log_id, definition.version, EntryBody::Definition).await?;
     }
@@ -63,7 +63,7 @@ pub(crate) async fn alter_versions(
 ) -> Result<Definition> {
     for _ in 0..DEFINE_ATTEMPTS {
         parts.catch_up().await?;
-        let newest = parts.context.catalog.catalog().by_name(store)?.definition.clone();
+        let newest = parts.context.catalog.catalog().store_by_name(store)?.definition.clone();
         let Some(next) = alter(&newest)? else { return Ok(newest) };
         if define(parts, &next).await? {
             announce(parts, &next).await?;

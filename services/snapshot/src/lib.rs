@@ -14,21 +14,20 @@ mod definitions;
 mod new_store;
 mod push;
 mod repartition;
-mod replicator_locator;
 mod restore;
 mod retention;
 mod rollback;
 mod scheduler;
 mod service;
+mod services;
+mod settings;
 mod version_admin;
 
 pub use backup::backup_store;
-pub use context::{BackupParts, PushParts, SnapshotOptions, SnapshotParts};
+pub use context::{BackupParts, PushParts, ReplicatorLocator, SnapshotOptions, SnapshotParts};
 pub use counts::SnapshotCounts;
-pub use push::{
-    ChangedOutcome, ColumnNames, Format, Push, PushLimits, PushProgress, PushResult, PushService,
-};
-pub use replicator_locator::ReplicatorLocator;
+pub use push::{ChangedOutcome, ColumnNames, Format, Push, PushLimits, PushProgress, PushResult};
 pub use restore::{PointInTime, RestoredStore};
 pub use scheduler::Snapshots;
-pub use service::BackupService;
+pub use services::SnapshotServices;
+pub use settings::{PROGRAM, SnapshotFolders, SnapshotServiceSettings};

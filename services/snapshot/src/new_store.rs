@@ -62,7 +62,7 @@ pub(crate) enum PartitionParts {
 /// Refuses a name that is invalid or taken.
 pub(crate) fn check_free(parts: &SnapshotParts, name: &str) -> Result<()> {
     check_name(name)?;
-    match parts.context.catalog.catalog().by_name(name) {
+    match parts.context.catalog.catalog().store_by_name(name) {
         Ok(_) => Err(taken(name)),
         Err(_) => Ok(()),
     }
@@ -75,8 +75,9 @@ pub(crate) fn id_of(parts: &SnapshotParts, words: &str, beside: &Definition) -> 
     let catalog = parts.context.catalog.catalog();
     let id = |attempt: u64| StoreId(xxh3_64(format!("{words}\n{attempt}").as_bytes()) | 1 << 63);
     let live = beside.versions.live().number;
-    let is_pending =
-        |id: StoreId| beside.versions.kept_as(id).is_some_and(|version| version.number > live);
+    let is_pending = |id: StoreId| {
+        beside.versions.by_storage_id(id).is_some_and(|version| version.number > live)
+    };
     let mut ids = (0..).map(id);
     let free = ids.find(|id| catalog.store(*id).is_none() || is_pending(*id));
     free.unwrap_or_else(|| id(0))
@@ -163,7 +164,7 @@ impl NewStore<'_> {
             let Bounds { start, end, .. } = log.bounds(at).await?;
             if start > Offset(0) && start < end {
                 let offset = Offset(start.0 - 1);
-                let position = Position { epoch: Epoch(0), offset, place: 0 };
+                let position = Position { epoch: Epoch(0), offset, index_in_entry: 0 };
                 return Ok(NewLog { at, log_id, position, offset_applied: start });
             }
             if end == Offset(0) {
@@ -186,7 +187,7 @@ impl NewStore<'_> {
         }
         for definition in self.definitions(newest) {
             if !define(self.parts, &definition).await? {
-                return Err(match self.parts.context.catalog.catalog().by_name(self.name) {
+                return Err(match self.parts.context.catalog.catalog().store_by_name(self.name) {
                     Ok(_) => taken(self.name),
                     Err(_) => Error::unavailable("the store is not defined yet; try again"),
                 });

@@ -58,8 +58,8 @@ impl BackupParts {
         point: &PointInTime,
         tell: impl Fn(u32, u32),
     ) -> Result<RestoredStore> {
-        self.kept.catch_up().await?;
-        check_free(&self.kept, restore_as)?;
+        self.service.catch_up().await?;
+        check_free(&self.service, restore_as)?;
         let backups = match point {
             PointInTime::Newest => self.backups.backups_with_newest(store).await?,
             _ => self.backups.backups(store).await?,
@@ -67,7 +67,7 @@ impl BackupParts {
         let backups = chosen(backups, store, point)?;
         let newest = backups.last().ok_or_else(|| no_backup(store))?;
         let new_store = NewStore {
-            parts: &self.kept,
+            parts: &self.service,
             id: self.new_store(restore_as, newest, point)?,
             name: restore_as,
             partitions: newest.partition_count(),
@@ -105,7 +105,7 @@ impl BackupParts {
         let definition = newest.definitions.last();
         let definition =
             definition.ok_or_else(|| Error::corrupt("the backup has no definition"))?;
-        Ok(id_of(&self.kept, &words, definition))
+        Ok(id_of(&self.service, &words, definition))
     }
 }
 
@@ -210,8 +210,8 @@ impl Restore<'_> {
             .map_err(|error| error.with_partition(partition))?;
         let from = self.parts.backups.partition(self.newest.at(partition));
         let manifest = from.read(chain.snapshot).await?;
-        let BackupParts { scratch, kept, .. } = self.parts;
-        let memory = kept.options.memory_bytes;
+        let BackupParts { scratch, service, .. } = self.parts;
+        let memory = service.options.memory_bytes;
         let definitions = &self.newest.definitions;
         let mut past =
             PointInTimePartition::begin(&from, &manifest, definitions, scratch, memory).await?;

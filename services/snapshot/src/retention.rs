@@ -9,7 +9,7 @@ use forebay_core::versions::StoreVersion;
 use forebay_core::{ErrorCode, Result};
 use forebay_entries::find_log_id;
 use forebay_log::Bounds;
-use forebay_snapshot::{Listed, PartitionSnapshots, SnapshotName};
+use forebay_snapshot::{ListedSnapshot, PartitionSnapshots, SnapshotName};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::info;
@@ -49,7 +49,7 @@ impl<'r> Retention<'r> {
             let snapshots = &mut self.listed_before;
             let stats = self.snapshots.collect_beside(options.grace, snapshots, []).await?;
             self.counts.lock().note_collection(&stats);
-            self.next_collection = Instant::now() + options.collect_every;
+            self.next_collection = Instant::now() + options.collect_interval;
         }
         Ok(())
     }
@@ -57,10 +57,10 @@ impl<'r> Retention<'r> {
     /// Expires the oldest snapshots beyond the number of retained ones.
     async fn expire_surplus(&mut self) -> Result<()> {
         let mut counting = self.snapshots.list().await?;
-        Listed::remember(&counting, &mut self.listed_before);
-        counting.retain(Listed::counts);
-        Listed::sort_oldest_first(&mut counting);
-        let surplus = counting.len().saturating_sub(self.parts.options.keep.max(1));
+        ListedSnapshot::remember(&counting, &mut self.listed_before);
+        counting.retain(ListedSnapshot::counts);
+        ListedSnapshot::sort_oldest_first(&mut counting);
+        let surplus = counting.len().saturating_sub(self.parts.options.retention.max(1));
         if surplus > 0 {
             // The newest readable snapshot is retained, even if the listing names newer ones.
             let newest = self.snapshots.newest(None).await?.map(|newest| newest.name());
@@ -68,7 +68,7 @@ impl<'r> Retention<'r> {
             for listed in old {
                 self.snapshots.expire(listed.name).await?;
                 self.listed_before.remove(&listed.name);
-                self.counts.lock().expired += 1;
+                self.counts.lock().snapshots_expired += 1;
             }
         }
         Ok(())
@@ -79,25 +79,25 @@ impl<'r> Retention<'r> {
     async fn trim(&self) -> Result<()> {
         let catalog = self.parts.context.catalog.catalog();
         let at = log_of(&catalog, self.snapshots.partition());
-        let Some(newest) = catalog.of_logs(at.store) else { return Ok(()) };
+        let Some(newest) = catalog.store_by_logs(at.store) else { return Ok(()) };
         let definition = newest.definition.clone();
         let is_needed = |version: &StoreVersion| {
             // A restarted forwarder reads the source and target logs from their start.
             let is_end = version.logs.store == at.store;
-            let carried = version.carried.as_ref();
-            carried.is_some_and(|carried| is_end || carried.from.store == at.store)
+            let source = version.repartition_source.as_ref();
+            source.is_some_and(|source| is_end || source.from.store == at.store)
         };
         if definition.versions.all().iter().any(is_needed) {
             return Ok(());
         }
-        let Some(window_us) = definition.options.log_window_us else { return Ok(()) };
+        let Some(retention_us) = definition.options.log_retention_us else { return Ok(()) };
         let bounds = self.parts.context.log.bounds(at).await?;
         let mut all = Vec::new();
         let follows = |version: &&StoreVersion| version.logs.store == at.store;
         for version in definition.versions.all().iter().filter(follows) {
-            let kept_as = PartitionRef { store: version.kept_as, ..at };
-            let of_version = self.parts.snapshots.partition(kept_as);
-            let Some(until) = self.trims_until(&of_version, bounds, window_us).await? else {
+            let stored_at = PartitionRef { store: version.storage_id, ..at };
+            let of_version = self.parts.snapshots.partition(stored_at);
+            let Some(until) = self.trims_until(&of_version, bounds, retention_us).await? else {
                 return Ok(());
             };
             all.push(until);
@@ -115,7 +115,7 @@ impl<'r> Retention<'r> {
             Err(error) => Err(error),
             Ok(()) => {
                 info!(%at, %before, "log trimmed up to its snapshots");
-                self.counts.lock().trimmed += 1;
+                self.counts.lock().log_trims += 1;
                 Ok(())
             }
         }
@@ -126,17 +126,17 @@ impl<'r> Retention<'r> {
         &self,
         of: &PartitionSnapshots,
         bounds: Bounds,
-        window_us: i64,
+        retention_us: i64,
     ) -> Result<Option<(Offset, LogId)>> {
         let Some(newest) = of.newest(None).await? else { return Ok(None) };
         if newest.progress.offset_applied > bounds.end {
             return Ok(None);
         }
-        // The retained window starts at a snapshot, so this snapshot and the log reproduce every
+        // The retained span starts at a snapshot, so this snapshot and the log reproduce every
         // later state.
-        let from = newest.progress.partition_time.as_micros().saturating_sub(window_us);
+        let from = newest.progress.partition_time.as_micros().saturating_sub(retention_us);
         let mut before = None;
-        for listed in of.list().await?.into_iter().filter(Listed::counts) {
+        for listed in of.list().await?.into_iter().filter(ListedSnapshot::counts) {
             if listed.name.log_id != newest.log_id {
                 continue;
             }

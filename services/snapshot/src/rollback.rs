@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_version_is_passed_a_window_behind_the_one_that_followed_it() {
+    async fn version_is_passed_one_rollback_window_after_its_successor_became_live() {
         let window = Duration::from_secs(10);
         let first = StoreSpec::documents("users", KeyType::Int64, 1).define(StoreId(1)).unwrap();
         let mut windows = RollbackWindows::default();

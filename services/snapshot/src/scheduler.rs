@@ -40,7 +40,7 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// Starts the maintenance on the current runtime, which must have several threads.
-    pub fn keep(parts: SnapshotParts) -> Self {
+    pub fn maintain(parts: SnapshotParts) -> Self {
         let counts = Arc::new(Mutex::default());
         let builds = Arc::new(Semaphore::new(parts.options.builds_max.max(1)));
         let scheduler = SnapshotScheduler { parts, counts: Arc::clone(&counts), builds };
@@ -51,11 +51,16 @@ impl Snapshots {
     pub fn counts(&self) -> SnapshotCounts {
         *self.counts.lock()
     }
+
+    /// Ends the maintenance.
+    pub(crate) fn stop(&self) {
+        self.scheduler.abort();
+    }
 }
 
 impl Drop for Snapshots {
     fn drop(&mut self) {
-        self.scheduler.abort();
+        self.stop();
     }
 }
 
@@ -75,14 +80,14 @@ impl SnapshotScheduler {
         let mut windows = RollbackWindows::default();
         let mut repartitions = RepartitionTasks::default();
         loop {
-            let living: BTreeSet<_> = self.partitions();
+            let active: BTreeSet<_> = self.partitions();
             let catalog = self.parts.context.catalog.catalog();
             let stores: BTreeSet<StoreId> = catalog.logs().into_keys().collect();
-            if let Err(error) = self.parts.context.membership.take_part(&stores) {
+            if let Err(error) = self.parts.context.membership.subscribe(&stores) {
                 debug!(%error, "consumer group of stores not joined yet");
             }
-            let assigned = self.parts.context.membership.assigned().borrow().clone();
-            for at in living.into_iter().filter(|at| assigned.has(log_of(&catalog, *at))) {
+            let assigned = self.parts.context.membership.assignment().borrow().clone();
+            for at in active.into_iter().filter(|at| assigned.has(log_of(&catalog, *at))) {
                 if maintained.insert(at) {
                     tasks.spawn(self.clone().maintain_partition(at));
                 }
@@ -92,7 +97,7 @@ impl SnapshotScheduler {
                     maintained.remove(&at);
                 }
             }
-            self.parts.context.membership.note_held(&assigned);
+            self.parts.context.membership.acknowledge_assignment(&assigned);
             let ours = self.first_of_ours();
             repartitions.reconcile(&self.parts, &ours);
             windows.close(&self.parts, &ours).await;
@@ -100,7 +105,7 @@ impl SnapshotScheduler {
         }
     }
 
-    /// Returns all partitions of living stores, for each version of their documents.
+    /// Returns all partitions of active stores, for each version of their documents.
     fn partitions(&self) -> BTreeSet<PartitionRef> {
         let catalog = self.parts.context.catalog.catalog();
         let of = |definition: &Definition| {
@@ -110,15 +115,15 @@ impl SnapshotScheduler {
                 .partitions()
                 .map(move |partition| PartitionRef { store, partition })
         };
-        catalog.kept().flat_map(|schema| of(&schema.definition)).collect()
+        catalog.active_versions().flat_map(|schema| of(&schema.definition)).collect()
     }
 
-    /// Returns the living stores whose first partition is assigned to this process, which does the
+    /// Returns the active stores whose first partition is assigned to this process, which does the
     /// once-per-store work for them.
     fn first_of_ours(&self) -> Vec<Definition> {
         let catalog = self.parts.context.catalog.catalog();
-        let assigned = self.parts.context.membership.assigned().borrow().clone();
-        let stores = catalog.stores().map(|schema| schema.definition.clone());
+        let assigned = self.parts.context.membership.assignment().borrow().clone();
+        let stores = catalog.document_stores().map(|schema| schema.definition.clone());
         // A repartition stays with the process of the new version's first partition from beginning
         // to end.
         let first = |definition: &Definition| definition.versions.newest().logs.at(PartitionId(0));
@@ -129,15 +134,16 @@ impl SnapshotScheduler {
     /// removed.
     fn is_dropped_version(&self, at: PartitionRef) -> bool {
         let catalog = self.parts.context.catalog.catalog();
-        let home = catalog.store(catalog.home_of(at.store)).filter(|home| !home.is_deleted());
+        let home =
+            catalog.store(catalog.home_by_storage_id(at.store)).filter(|home| !home.is_deleted());
         let newest = home.and_then(|home| home.newest());
-        newest.is_some_and(|schema| schema.definition.versions.kept_as(at.store).is_none())
+        newest.is_some_and(|schema| schema.definition.versions.by_storage_id(at.store).is_none())
     }
 
     fn is_ours(&self, at: PartitionRef) -> bool {
-        let (is_living, catalog) =
+        let (is_active, catalog) =
             (self.partitions().contains(&at), self.parts.context.catalog.catalog());
-        is_living && self.parts.context.membership.assigned().borrow().has(log_of(&catalog, at))
+        is_active && self.parts.context.membership.assignment().borrow().has(log_of(&catalog, at))
     }
 
     /// Maintains one partition for as long as it is assigned to this process.
@@ -158,7 +164,7 @@ impl SnapshotScheduler {
                     Ok(_) => {
                         backoff.reset();
                         failures = 0;
-                        self.parts.options.every
+                        self.parts.options.interval
                     }
                     Err(error) => {
                         failures += 1;

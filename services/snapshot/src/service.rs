@@ -9,7 +9,7 @@ use forebay_wire::status::status_of_error;
 use forebay_wire::token::Token;
 use forebay_wire::v1;
 use forebay_wire::v1::backups_server::{Backups, BackupsServer};
-use forebay_wire::v1::restore_request::PointInTime as WirePoint;
+use forebay_wire::v1::restore_store_request::PointInTime as WirePoint;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Request, Response, Status};
@@ -39,13 +39,13 @@ pub(crate) type ProgressStream<M> = UnboundedReceiverStream<Result<M, Status>>;
 
 #[tonic::async_trait]
 impl Backups for BackupService {
-    type TakeStream = ProgressStream<v1::TakeBackupResponse>;
-    type RestoreStream = ProgressStream<v1::RestoreResponse>;
+    type TakeBackupStream = ProgressStream<v1::TakeBackupResponse>;
+    type RestoreStoreStream = ProgressStream<v1::RestoreStoreResponse>;
 
-    async fn take(
+    async fn take_backup(
         &self,
         request: Request<v1::TakeBackupRequest>,
-    ) -> Result<Response<Self::TakeStream>, Status> {
+    ) -> Result<Response<Self::TakeBackupStream>, Status> {
         let v1::TakeBackupRequest { store, keep } = request.into_inner();
         let parts = Arc::clone(&self.0);
         Ok(answers(|sender| async move {
@@ -66,7 +66,7 @@ impl Backups for BackupService {
         }))
     }
 
-    async fn list(
+    async fn list_backups(
         &self,
         request: Request<v1::ListBackupsRequest>,
     ) -> Result<Response<v1::ListBackupsResponse>, Status> {
@@ -77,23 +77,23 @@ impl Backups for BackupService {
         Ok(Response::new(v1::ListBackupsResponse { backups: listed.collect() }))
     }
 
-    async fn restore(
+    async fn restore_store(
         &self,
-        request: Request<v1::RestoreRequest>,
-    ) -> Result<Response<Self::RestoreStream>, Status> {
-        let v1::RestoreRequest { store, restore_as, point_in_time } = request.into_inner();
+        request: Request<v1::RestoreStoreRequest>,
+    ) -> Result<Response<Self::RestoreStoreStream>, Status> {
+        let v1::RestoreStoreRequest { store, restore_as, point_in_time } = request.into_inner();
         let point = point_of(point_in_time).map_err(|error| status_of_error(&error))?;
         let parts = Arc::clone(&self.0);
         Ok(answers(|sender| async move {
             let tell = |partitions_done, partitions| {
-                let told = v1::RestoreResponse { partitions_done, partitions, restored: None };
+                let told = v1::RestoreStoreResponse { partitions_done, partitions, restored: None };
                 drop(sender.send(Ok(told)));
             };
             let restored = parts.restore(&store, &restore_as, &point, tell).await?;
             let (store_id, documents) = (restored.store.0, restored.documents);
             let (partitions, partitions_done) = (restored.partitions, restored.partitions);
-            let restored = Some(v1::Restored { store_id, documents });
-            Ok(v1::RestoreResponse { partitions_done, partitions, restored })
+            let restored = Some(v1::RestoredStore { store_id, documents });
+            Ok(v1::RestoreStoreResponse { partitions_done, partitions, restored })
         }))
     }
 }

@@ -1,4 +1,4 @@
-//! Administration of the versions of a store's documents: list them, make one live, drop one.
+//! Administration of the versions of a store's documents: list them, activate one, drop one.
 
 use forebay_core::catalog::StoreHistory;
 use forebay_core::id::{PartitionRef, StoreId};
@@ -17,12 +17,12 @@ pub(crate) async fn versions(parts: &SnapshotParts, store: &str) -> Result<Store
     Ok(alter_versions(parts, store, |_| Ok(None)).await?.versions)
 }
 
-/// Makes a version of a store's documents live.
+/// Activates a version of a store's documents.
 ///
 /// # Errors
-/// `NotFound` for an unknown version, `Conflict` while writes are held for a version; else as the
+/// `NotFound` for an unknown version, `Conflict` while writes are paused for a version; else as the
 /// log.
-pub(crate) async fn make_live(
+pub(crate) async fn activate_version(
     parts: &SnapshotParts,
     store: &str,
     number: VersionNumber,
@@ -32,7 +32,7 @@ pub(crate) async fn make_live(
         if versions.live().number == number {
             return Ok(None);
         }
-        if versions.are_held() {
+        if versions.writes_paused() {
             let message =
                 "the new partitions lack some earlier writes; wait until their version is live";
             return Err(Error::conflict(message));
@@ -53,12 +53,12 @@ pub(crate) async fn drop_version(
     number: VersionNumber,
 ) -> Result<Definition> {
     parts.catch_up().await?;
-    let before = parts.context.catalog.catalog().by_name(store)?.definition.clone();
+    let before = parts.context.catalog.catalog().store_by_name(store)?.definition.clone();
     let drop = |definition: &Definition| definition.without_version(number).map(Some);
     let without = alter_versions(parts, store, drop).await?;
     if let Some(version) = before.versions.get(number) {
         for partition in version.logs.partitions.partitions() {
-            let at = PartitionRef { store: version.kept_as, partition };
+            let at = PartitionRef { store: version.storage_id, partition };
             parts.snapshots.partition(at).remove_all().await?;
         }
         delete_unused_logs(parts, before.store).await?;

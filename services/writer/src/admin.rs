@@ -25,7 +25,7 @@ impl Writer {
     pub async fn create_store(&self, spec: &StoreSpec) -> Result<Arc<SchemaAt>> {
         let definition = spec.define(self.context.entropy.store_id()?)?;
         self.catch_up().await?;
-        if self.context.catalog.catalog().by_name(&definition.name).is_ok() {
+        if self.context.catalog.catalog().store_by_name(&definition.name).is_ok() {
             return Err(name_taken(&definition.name));
         }
         self.define_first(&definition).await
@@ -48,7 +48,7 @@ impl Writer {
     ) -> Result<Arc<SchemaAt>> {
         self.catch_up().await?;
         let catalog = self.context.catalog.catalog();
-        let newest = &catalog.by_name(name)?.definition;
+        let newest = &catalog.store_by_name(name)?.definition;
         if from != SchemaVersion(0) && from != newest.version {
             return Err(overtaken(name, from, newest.version));
         }
@@ -59,15 +59,15 @@ impl Writer {
     }
 
     /// Deletes a store, then its logs. For a feature view, also drops the fields to which the view
-    /// emitted.
+    /// materialized.
     ///
     /// # Errors
-    /// `NotFound`; `InvalidArgument` while a feature view reads the store or emits to it; else as
-    /// the log's append.
+    /// `NotFound`; `InvalidArgument` while a feature view reads the store or materializes to it;
+    /// else as the log's append.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
         self.catch_up().await?;
         let catalog = self.context.catalog.catalog();
-        let definition = &catalog.by_name(name)?.definition;
+        let definition = &catalog.store_by_name(name)?.definition;
         views::check_delete(&catalog, definition)?;
         let store = definition.store;
         self.control(ControlRecord::Delete(store)).await?;
@@ -78,7 +78,7 @@ impl Writer {
             deleted = deleted.and(self.delete_logs(logs).await);
         }
         if definition.view().is_some() {
-            deleted = deleted.and(self.drop_left_behind(name).await);
+            deleted = deleted.and(self.drop_orphaned_fields(name).await);
         }
         self.or_later(deleted)
     }
@@ -92,7 +92,7 @@ impl Writer {
         }
     }
 
-    /// Returns one definition of a living store; version 0 is the newest.
+    /// Returns one definition of an active store; version 0 is the newest.
     ///
     /// # Errors
     /// `NotFound`, naming store and version.
@@ -103,7 +103,7 @@ impl Writer {
     ) -> Result<Arc<SchemaAt>> {
         self.catch_up().await?;
         let catalog = self.context.catalog.catalog();
-        let newest = catalog.by_name(name)?;
+        let newest = catalog.store_by_name(name)?;
         if version == SchemaVersion(0) {
             return Ok(Arc::clone(newest));
         }
@@ -117,10 +117,10 @@ impl Writer {
         })
     }
 
-    /// Returns the newest definitions of all living stores, by name.
+    /// Returns the newest definitions of all active stores, by name.
     pub async fn list_stores(&self) -> Result<Vec<Arc<SchemaAt>>> {
         self.catch_up().await?;
-        Ok(self.context.catalog.catalog().living().cloned().collect())
+        Ok(self.context.catalog.catalog().active_stores().cloned().collect())
     }
 
     /// Waits until the catalog has folded all records that the control log holds at the call.
@@ -149,7 +149,8 @@ impl Writer {
         let altered = altered.ok_or_else(|| {
             let seen = SchemaVersion(next.version.0.saturating_sub(1));
             let catalog = self.context.catalog.catalog();
-            let now = catalog.by_name(&next.name).map_or(seen, |schema| schema.definition.version);
+            let now =
+                catalog.store_by_name(&next.name).map_or(seen, |schema| schema.definition.version);
             overtaken(&next.name, seen, now)
         })?;
         self.or_later(self.announce(&altered).await)?;
@@ -174,7 +175,7 @@ impl Writer {
     /// Creates the logs of a store's partitions and appends the definition's version to each.
     pub(crate) async fn announce(&self, schema: &SchemaAt) -> Result<()> {
         let definition = &schema.definition;
-        let logs = definition.written();
+        let logs = definition.write_logs();
         self.context.log.create(logs.store, logs.partitions).await?;
         for at in logs.all() {
             let queue = self.queue(at);

@@ -18,19 +18,19 @@ const FIELD_OVERHEAD_BYTES: usize = 16;
 
 /// The routing of a client's changes as the client knows the store.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Claimed<'r> {
+pub struct ClientRouting<'r> {
     /// The partition of each change; empty if the client names none.
     pub partitions: &'r [u32],
     /// The number of repartitions of the store that the client has seen.
-    pub moves: u32,
+    pub repartition_count: u32,
 }
 
-impl Claimed<'_> {
+impl ClientRouting<'_> {
     /// # Errors
     /// `Conflict` if the store was repartitioned since: the changes are numbered for other
     /// partitions.
-    pub(crate) fn check_moves(&self, logs: StoreLogs) -> Result<()> {
-        if self.moves == u32::from(logs.moves) {
+    pub(crate) fn check_repartition_count(&self, logs: StoreLogs) -> Result<()> {
+        if self.repartition_count == u32::from(logs.repartition_count) {
             return Ok(());
         }
         let message = "the write has another partition count than the store; describe the store \
@@ -45,14 +45,14 @@ pub(crate) struct Part {
     /// The changes, in the client's order.
     pub(crate) batch: ClientBatch,
     /// The changes as the request numbers them, in the batch's order.
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) pending: Vec<PendingChange>,
     /// Approximate size of the changes in an entry.
     pub(crate) bytes: usize,
 }
 
 /// A change of a request after admission.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingChange {
     /// Index of the change in the request.
     pub(crate) place: usize,
     pub(crate) sequence: Sequence,
@@ -67,7 +67,7 @@ pub(crate) struct Asked {
 /// `InvalidArgument` or `LimitExceeded`, naming the change by its index; nothing was appended.
 pub(crate) fn admit(
     batch: ClientBatch,
-    claimed: &[u32],
+    client_partitions: &[u32],
     made_with: &Definition,
     newest: &Definition,
 ) -> Result<BTreeMap<PartitionId, Part>> {
@@ -79,7 +79,7 @@ pub(crate) fn admit(
         let advice = "the batch has too many changes; send the batch in parts";
         return Err(Error::limit_exceeded(advice, REQUEST_CHANGES_MAX as u64, count as u64));
     }
-    if !claimed.is_empty() && claimed.len() != count {
+    if !client_partitions.is_empty() && client_partitions.len() != count {
         return Err(Error::invalid_argument(
             "some changes name a partition and others do not; name a partition for every change, \
              or for none",
@@ -91,7 +91,7 @@ pub(crate) fn admit(
         let at_change = |error: Error| error.while_doing(&format!("check change {place}"));
         change.check(made_with).map_err(at_change)?;
         let partition = partition(&change.key, newest).map_err(at_change)?;
-        if claimed.get(place).is_some_and(|claimed| *claimed != partition.0) {
+        if client_partitions.get(place).is_some_and(|named| *named != partition.0) {
             let message = "the key belongs to another partition; hash the key as \
                 proto/spec/partitioning.md says";
             return Err(at_change(Error::invalid_argument(message).with_partition(partition)));
@@ -107,7 +107,7 @@ pub(crate) fn admit(
         }
         let part = parts.entry(partition).or_insert_with(|| Part::new(client));
         let (sequence, is_conditional) = (change.sequence, change.condition.is_some());
-        part.asked.push(Asked { place, sequence, is_conditional });
+        part.pending.push(PendingChange { place, sequence, is_conditional });
         part.batch.changes.push(change);
         part.bytes += bytes;
     }
@@ -119,7 +119,7 @@ pub(crate) fn admit(
 
 impl Part {
     fn new(client: ClientId) -> Self {
-        Self { batch: ClientBatch { client, changes: Vec::new() }, asked: Vec::new(), bytes: 0 }
+        Self { batch: ClientBatch { client, changes: Vec::new() }, pending: Vec::new(), bytes: 0 }
     }
 
     /// Checks the limits of one entry. A part becomes one atomic entry, so the part must fit into
@@ -130,7 +130,7 @@ impl Part {
             let error = Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, self.bytes as u64);
             return Err(error.with_partition(partition));
         }
-        let sequences = || self.asked.iter().map(|asked| asked.sequence.0);
+        let sequences = || self.pending.iter().map(|pending| pending.sequence.0);
         let (lowest, highest) = (sequences().min().unwrap_or(0), sequences().max().unwrap_or(0));
         if lowest == 0 {
             let message = "the sequence is 0; count sequences from 1 in each partition";
@@ -154,7 +154,7 @@ impl Part {
 
 fn partition(key: &Key, definition: &Definition) -> Result<PartitionId> {
     let (partition_key, primary) = Key::split(key.as_bytes(), definition.partition_key.is_some())?;
-    Ok(partition_of(partition_key.unwrap_or(primary), definition.written().partitions))
+    Ok(partition_of(partition_key.unwrap_or(primary), definition.write_logs().partitions))
 }
 
 /// Widens values to the field types of the newest definition, because the entry names that version.

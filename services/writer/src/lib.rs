@@ -7,23 +7,25 @@
 //! fold, and of two definitions for one version the first in the control log wins.
 //!
 //! Path of a request: [`service`] (translate) → `admit` (check, widen, split by partition) →
-//! `queue` (coalesce into one entry per partition) → `partition` (log id, definition, append).
+//! `queue` (enqueue, one entry per partition) → `partition` (log id, definition, append).
 //! `admin` administers stores, `views` administers feature views.
 
 mod admin;
 mod admit;
-mod outcome;
+mod outcomes;
 mod partition;
 mod queue;
-mod remote_outcomes;
 mod repair;
 mod repartition_gate;
 pub mod service;
+mod services;
+mod settings;
 mod views;
 mod writer;
 
-pub use admit::Claimed;
-pub use outcome::{NoOutcomes, Outcomes};
-pub use remote_outcomes::RemoteOutcomes;
-pub use views::Applied;
+pub use admit::ClientRouting;
+pub use outcomes::{NoOutcomes, Outcomes};
+pub use services::WriterServices;
+pub use settings::{PROGRAM, WriterSettings};
+pub use views::{ApplyEffect, ViewDocument, read_view_documents};
 pub use writer::Writer;

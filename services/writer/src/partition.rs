@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
-use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
+use forebay_core::id::{LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_entries::{append_log_header, find_log_id};
-use forebay_log::{Appended, ChangeLog, ReadLimit};
+use forebay_log::{AppendReceipt, ChangeLog, ReadLimit};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::sync::Mutex;
 
@@ -19,7 +19,7 @@ const ATTEMPTS_MAX: usize = 4;
 
 /// Cached state of the log; the writer discards it after any failed or doubtful append.
 #[derive(Clone, Copy)]
-struct Known {
+struct LogState {
     log_id: LogId,
     schema_version: SchemaVersion,
     last: Offset,
@@ -30,7 +30,7 @@ pub(crate) struct PartitionLog {
     at: PartitionRef,
     log: Arc<dyn ChangeLog>,
     entropy: Arc<dyn Entropy>,
-    known: Mutex<Option<Known>>,
+    state: Mutex<Option<LogState>>,
     was_there: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl PartitionLog {
         log: Arc<dyn ChangeLog>,
         entropy: Arc<dyn Entropy>,
     ) -> Self {
-        Self { at, log, entropy, known: Mutex::new(None), was_there: AtomicBool::new(false) }
+        Self { at, log, entropy, state: Mutex::new(None), was_there: AtomicBool::new(false) }
     }
 
     /// Returns whether this writer has ever seen the log.
@@ -50,14 +50,14 @@ impl PartitionLog {
 
     /// Returns the log's id; appends the log header entry if the log has none.
     pub(crate) async fn log_id(&self) -> Result<LogId> {
-        let mut known = self.known.lock().await;
-        Ok(self.learn(&mut known).await?.log_id)
+        let mut state = self.state.lock().await;
+        Ok(self.load_log_state(&mut state).await?.log_id)
     }
 
     /// Ensures that the partition has seen this schema version.
     pub(crate) async fn announce(&self, version: SchemaVersion) -> Result<()> {
-        let mut known = self.known.lock().await;
-        self.announce_locked(&mut known, version).await
+        let mut state = self.state.lock().await;
+        self.announce_locked(&mut state, version).await
     }
 
     /// Appends an entry with this body, after the announcement of its schema version.
@@ -68,80 +68,84 @@ impl PartitionLog {
         &self,
         version: SchemaVersion,
         body: EntryBody,
-    ) -> Result<(LogId, Appended)> {
-        let mut known = self.known.lock().await;
+    ) -> Result<(LogId, AppendReceipt)> {
+        let mut state = self.state.lock().await;
         if version > SchemaVersion(0) {
-            self.announce_locked(&mut known, version).await?;
+            self.announce_locked(&mut state, version).await?;
         }
-        let log_id = self.learn(&mut known).await?.log_id;
-        let appended = self.append_locked(&mut known, version, body).await?;
-        Ok((log_id, appended))
+        let log_id = self.load_log_state(&mut state).await?.log_id;
+        let receipt = self.append_locked(&mut state, version, body).await?;
+        Ok((log_id, receipt))
     }
 
     /// Appends an entry that another process built, if the entry names this log.
-    pub(crate) async fn append_finished(&self, entry: &Entry) -> Result<Appended> {
-        let mut known = self.known.lock().await;
-        let found = self.learn(&mut known).await?.log_id;
+    pub(crate) async fn append_finished(&self, entry: &Entry) -> Result<AppendReceipt> {
+        let mut state = self.state.lock().await;
+        let found = self.load_log_state(&mut state).await?.log_id;
         if entry.log_id != found {
             let message = "the entry was encoded for another log; look up the log's id again";
             return Err(Error::token_lost(message).with_partition(self.at.partition));
         }
-        self.send(&mut known, entry).await
+        self.append_entry(&mut state, entry).await
     }
 
     async fn announce_locked(
         &self,
-        known: &mut Option<Known>,
+        state: &mut Option<LogState>,
         version: SchemaVersion,
     ) -> Result<()> {
-        if self.learn(known).await?.schema_version >= version {
+        if self.load_log_state(state).await?.schema_version >= version {
             return Ok(());
         }
-        self.append_locked(known, version, EntryBody::Definition).await.map(|_| ())
+        self.append_locked(state, version, EntryBody::Definition).await.map(|_| ())
     }
 
     async fn append_locked(
         &self,
-        known: &mut Option<Known>,
+        state: &mut Option<LogState>,
         version: SchemaVersion,
         body: EntryBody,
-    ) -> Result<Appended> {
-        let log_id = self.learn(known).await?.log_id;
-        let entry = Entry { log_id, epoch: Epoch(0), schema_version: version, source: None, body };
-        self.send(known, &entry).await
+    ) -> Result<AppendReceipt> {
+        let log_id = self.load_log_state(state).await?.log_id;
+        let entry = Entry::original(log_id, version, body);
+        self.append_entry(state, &entry).await
     }
 
-    async fn send(&self, known: &mut Option<Known>, entry: &Entry) -> Result<Appended> {
+    async fn append_entry(
+        &self,
+        state: &mut Option<LogState>,
+        entry: &Entry,
+    ) -> Result<AppendReceipt> {
         let bytes = encode_entry(entry)?;
-        let before = known.take();
-        let appended = self
+        let before = state.take();
+        let receipt = self
             .log
             .append(self.at, bytes)
             .await
             .map_err(|error| error.with_partition(self.at.partition))?;
-        let Some(mut now) = before else { return Ok(appended) };
-        if appended.offset <= now.last {
+        let Some(mut now) = before else { return Ok(receipt) };
+        if receipt.offset <= now.last {
             // Offsets only grow, so the log was replaced between two appends. A follower of the new
             // log skips an entry that carries the old log's id.
             let message = "the log was replaced during the append; retry the same write";
             return Err(Error::unknown_outcome(message).with_partition(self.at.partition));
         }
-        now.last = appended.offset;
+        now.last = receipt.offset;
         now.schema_version = now.schema_version.max(entry.schema_version);
-        *known = Some(now);
-        Ok(appended)
+        *state = Some(now);
+        Ok(receipt)
     }
 
     /// Returns the cached state of the log. If there is none, reads the state and opens the log if
     /// necessary.
-    async fn learn(&self, known: &mut Option<Known>) -> Result<Known> {
-        if let Some(known) = *known {
-            return Ok(known);
+    async fn load_log_state(&self, state: &mut Option<LogState>) -> Result<LogState> {
+        if let Some(state) = *state {
+            return Ok(state);
         }
         let mut trimmed = None;
         for _ in 0..ATTEMPTS_MAX {
             match self.look_up().await {
-                Ok(Some(found)) => return Ok(*known.insert(found)),
+                Ok(Some(found)) => return Ok(*state.insert(found)),
                 Ok(None) => append_log_header(&*self.log, &*self.entropy, self.at).await?,
                 // A snapshot service has trimmed the log between two reads.
                 Err(error) if error.code() == ErrorCode::TokenLost => trimmed = Some(error),
@@ -157,7 +161,7 @@ impl PartitionLog {
         Err(error.with_partition(self.at.partition))
     }
 
-    async fn look_up(&self) -> Result<Option<Known>> {
+    async fn look_up(&self) -> Result<Option<LogState>> {
         let bounds = self.log.bounds(self.at).await?;
         self.was_there.store(true, Ordering::Relaxed);
         let Some(log_id) = find_log_id(&*self.log, self.at, bounds).await? else {
@@ -165,7 +169,7 @@ impl PartitionLog {
         };
         let schema_version = self.last_schema_version(log_id, bounds.end).await?;
         let last = Offset(bounds.end.0.saturating_sub(1));
-        Ok(Some(Known { log_id, schema_version, last }))
+        Ok(Some(LogState { log_id, schema_version, last }))
     }
 
     /// Returns the schema version that the log's last entry names, or 0 if that entry names none. A

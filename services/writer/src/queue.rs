@@ -1,5 +1,5 @@
-//! Write queue of a partition: coalesces concurrent requests into one entry and appends the entries
-//! one after the other.
+//! Write queue of a partition: puts concurrent requests into one entry and appends the entries one
+//! after the other.
 //!
 //! While an entry is being appended, later requests queue up; the next entry takes all of them that
 //! fit. A lone request thus waits for one append, and a thousand requests share one.
@@ -22,29 +22,29 @@ use crate::partition::PartitionLog;
 use crate::repartition_gate::check_written;
 
 /// Target size of an entry in bytes, so that a request does not wait for a very large entry.
-const ENTRY_BYTES_AIM: usize = 1 << 20;
+const ENTRY_BYTES_TARGET: usize = 1 << 20;
 /// Number of clients whose highest sequence a queue remembers, in each of two generations.
 const CLIENTS_REMEMBERED: usize = 16 * 1024;
 
 /// Position of a request's changes in the log of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct AppendedAt {
     pub(crate) log_id: LogId,
     /// Position of the first change; the others follow at consecutive indexes of the entry.
     pub(crate) first: Position,
 }
 
-struct Waiting {
+struct QueuedPart {
     batch: ClientBatch,
     bytes: usize,
     schema_version: SchemaVersion,
-    reply: oneshot::Sender<Result<Placed>>,
+    reply: oneshot::Sender<Result<AppendedAt>>,
 }
 
 /// Sending end of a partition's queue. The appender task ends once all sending ends are dropped.
 pub(crate) struct WriteQueue {
     log: Arc<PartitionLog>,
-    sender: mpsc::Sender<Waiting>,
+    sender: mpsc::Sender<QueuedPart>,
     bytes: Arc<AtomicUsize>,
 }
 
@@ -80,16 +80,16 @@ impl WriteQueue {
     ///
     /// # Errors
     /// `LimitExceeded` if the queue is full (back-pressure); nothing was appended.
-    pub(crate) fn push(
+    pub(crate) fn enqueue(
         &self,
         (batch, bytes): (ClientBatch, usize),
         schema_version: SchemaVersion,
-    ) -> Result<oneshot::Receiver<Result<Placed>>> {
+    ) -> Result<oneshot::Receiver<Result<AppendedAt>>> {
         let queued = self.bytes.fetch_add(bytes, Ordering::AcqRel);
         let over = queued > 0 && queued + bytes > WRITE_QUEUE_BYTES_MAX;
         let (reply, receiver) = oneshot::channel();
-        let waiting = Waiting { batch, bytes, schema_version, reply };
-        if over || self.sender.try_send(waiting).is_err() {
+        let part = QueuedPart { batch, bytes, schema_version, reply };
+        if over || self.sender.try_send(part).is_err() {
             self.bytes.fetch_sub(bytes, Ordering::AcqRel);
             let advice = "the partition's write queue is full; slow down and retry";
             let limit = WRITE_QUEUE_BYTES_MAX as u64;
@@ -103,85 +103,86 @@ struct Appender {
     log: Arc<PartitionLog>,
     at: PartitionRef,
     catalog: Arc<CatalogFollower>,
-    receiver: mpsc::Receiver<Waiting>,
+    receiver: mpsc::Receiver<QueuedPart>,
     /// A request that did not fit into the previous entry.
-    next: Option<Waiting>,
+    next: Option<QueuedPart>,
     bytes: Arc<AtomicUsize>,
     highest: Highest,
 }
 
 impl Appender {
     async fn run(mut self) {
-        while let Some(group) = self.gather().await {
+        while let Some(group) = self.next_group().await {
             self.append(group).await;
         }
     }
 
     /// Returns the next requests that go into one entry: they have one schema version and respect
     /// the entry's limits.
-    async fn gather(&mut self) -> Option<Vec<Waiting>> {
+    async fn next_group(&mut self) -> Option<Vec<QueuedPart>> {
         let first = match self.next.take() {
-            Some(waiting) => waiting,
+            Some(part) => part,
             None => self.receiver.recv().await?,
         };
         let schema_version = first.schema_version;
         let (mut bytes, mut changes) = (first.bytes, first.batch.changes.len());
         let mut group = vec![first];
-        while let Ok(waiting) = self.receiver.try_recv() {
-            bytes += waiting.bytes;
-            changes += waiting.batch.changes.len();
-            let fits = waiting.schema_version == schema_version
-                && bytes <= ENTRY_BYTES_AIM.min(ENTRY_BYTES_MAX)
+        while let Ok(part) = self.receiver.try_recv() {
+            bytes += part.bytes;
+            changes += part.batch.changes.len();
+            let fits = part.schema_version == schema_version
+                && bytes <= ENTRY_BYTES_TARGET.min(ENTRY_BYTES_MAX)
                 && changes <= ENTRY_CHANGES_MAX;
             if !fits {
-                self.next = Some(waiting);
+                self.next = Some(part);
                 break;
             }
-            group.push(waiting);
+            group.push(part);
         }
-        for waiting in &group {
-            self.bytes.fetch_sub(waiting.bytes, Ordering::AcqRel);
+        for part in &group {
+            self.bytes.fetch_sub(part.bytes, Ordering::AcqRel);
         }
         Some(group)
     }
 
-    async fn append(&mut self, group: Vec<Waiting>) {
+    async fn append(&mut self, group: Vec<QueuedPart>) {
         if let Err(error) = check_written(&self.catalog, self.at) {
             // The requests arrived before the repartition began.
-            for waiting in group {
-                let _ = waiting.reply.send(Err(error.clone()));
+            for part in group {
+                let _ = part.reply.send(Err(error.clone()));
             }
             return;
         }
         let mut batches = Vec::with_capacity(group.len());
         let mut replies = Vec::with_capacity(group.len());
         let mut schema_version = SchemaVersion(0);
-        let mut place = 0;
-        for waiting in group {
+        let mut index_in_entry = 0;
+        for part in group {
             // The client has gone and will retry with the same sequences, so this request is not
             // appended.
-            if waiting.reply.is_closed() {
+            if part.reply.is_closed() {
                 continue;
             }
-            if let Err(error) = self.highest.check(&waiting.batch) {
-                let _ = waiting.reply.send(Err(error));
+            if let Err(error) = self.highest.check(&part.batch) {
+                let _ = part.reply.send(Err(error));
                 continue;
             }
-            schema_version = waiting.schema_version;
-            replies.push((waiting.reply, place));
-            place += waiting.batch.changes.len() as u16;
-            batches.push(waiting.batch);
+            schema_version = part.schema_version;
+            replies.push((part.reply, index_in_entry));
+            index_in_entry += part.batch.changes.len() as u16;
+            batches.push(part.batch);
         }
         if batches.is_empty() {
             return;
         }
         self.highest.record(&batches);
         let result = self.log.append(schema_version, EntryBody::Changes(batches)).await;
-        for (reply, place) in replies {
+        for (reply, index_in_entry) in replies {
             let _ = reply.send(match &result {
-                Ok((log_id, appended)) => {
-                    let first = Position { epoch: Epoch(0), offset: appended.offset, place };
-                    Ok(Placed { log_id: *log_id, first })
+                Ok((log_id, receipt)) => {
+                    let first =
+                        Position { epoch: Epoch(0), offset: receipt.offset, index_in_entry };
+                    Ok(AppendedAt { log_id: *log_id, first })
                 }
                 Err(error) => Err(error.clone()),
             });
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_below_the_window_is_refused_and_the_window_itself_is_not() {
+    fn only_sequences_below_the_window_are_refused() {
         let mut highest = Highest::default();
         highest.record(&[batch(1, 5_000)]);
         assert!(highest.check(&batch(1, 5_000 - DEDUP_WINDOW)).is_ok());
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_keeps_the_recent() {
+    fn remembered_clients_are_bounded_and_recent_clients_stay() {
         let mut highest = Highest::default();
         for client in 0..3 * CLIENTS_REMEMBERED as u128 {
             highest.record(&[batch(client, 9)]);

@@ -37,7 +37,7 @@ impl Writer {
     async fn repair(&self) -> Result<()> {
         self.catch_up().await?;
         let catalog = self.context.catalog.catalog();
-        for schema in catalog.living() {
+        for schema in catalog.active_stores() {
             self.announce(schema).await?;
         }
         for logs in catalog.unused_logs() {
@@ -55,7 +55,7 @@ impl Writer {
         ended
     }
 
-    /// Maps a failure of a partition's log. `NotFound` for the log of a living store that this
+    /// Maps a failure of a partition's log. `NotFound` for the log of an active store that this
     /// writer has never seen means that the log was not created yet, perhaps because the writer
     /// that defined the store has crashed. In this case the method schedules a repair and returns
     /// `Unavailable`, so that the caller retries. `NotFound` for a log that was seen before is

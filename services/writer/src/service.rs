@@ -18,8 +18,8 @@ use futures::stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::admit::Claimed;
-use crate::views::Applied;
+use crate::admit::ClientRouting;
+use crate::views::ApplyEffect;
 use crate::writer::Writer;
 
 /// Wait for outcomes if the request names none.
@@ -57,7 +57,7 @@ impl WriterService {
         self.ended.cancel();
     }
 
-    async fn answer(&self, request: v1::WriteRequest) -> Result<v1::WriteResponse> {
+    async fn answer(&self, request: v1::WriteChangesRequest) -> Result<v1::WriteChangesResponse> {
         let batch = request.batch.ok_or_else(|| {
             Error::invalid_argument("the write has no batch; name the client and its changes")
         })?;
@@ -67,10 +67,13 @@ impl WriterService {
             ms => Duration::from_millis(ms.into()).min(OUTCOME_WAIT_MAX),
         };
         let version = SchemaVersion(request.schema_version);
-        let claimed = Claimed { partitions: &request.partitions, moves: request.moves };
+        let routing = ClientRouting {
+            partitions: &request.partitions,
+            repartition_count: request.repartition_count,
+        };
         let store = StoreId(request.store_id);
-        let (token, results) = self.writer.write(store, version, batch, claimed, wait).await?;
-        Ok(v1::WriteResponse {
+        let (token, results) = self.writer.write(store, version, batch, routing, wait).await?;
+        Ok(v1::WriteChangesResponse {
             token: token.encode(),
             results: results.iter().map(Into::into).collect(),
             error: None,
@@ -80,38 +83,37 @@ impl WriterService {
 
     /// Answers a request of a stream. A refused request is an answer, too; the stream continues
     /// with the next request.
-    async fn answer_in_stream(self, request: Result<v1::WriteRequest, Status>) -> StreamAnswer {
+    async fn answer_in_stream(
+        self,
+        request: Result<v1::WriteChangesRequest, Status>,
+    ) -> StreamAnswer {
         match self.answer(request?).await {
             Ok(response) => Ok(response),
             Err(error) => {
-                Ok(v1::WriteResponse { error: Some((&error).into()), ..Default::default() })
+                Ok(v1::WriteChangesResponse { error: Some((&error).into()), ..Default::default() })
             }
         }
     }
 }
 
-type StreamAnswer = Result<v1::WriteResponse, Status>;
-
-fn definition_response(schema: &forebay_core::catalog::SchemaAt) -> v1::DefinitionResponse {
-    v1::DefinitionResponse { definition: Some((&schema.definition).into()) }
-}
+type StreamAnswer = Result<v1::WriteChangesResponse, Status>;
 
 #[tonic::async_trait]
 impl writer_server::Writer for WriterService {
-    async fn write(
+    async fn write_changes(
         &self,
-        request: Request<v1::WriteRequest>,
-    ) -> Result<Response<v1::WriteResponse>, Status> {
+        request: Request<v1::WriteChangesRequest>,
+    ) -> Result<Response<v1::WriteChangesResponse>, Status> {
         let answer = self.answer(request.into_inner()).await;
         answer.map(Response::new).map_err(|error| status_of_error(&error))
     }
 
-    type WriteStreamStream = Pin<Box<dyn Stream<Item = StreamAnswer> + Send>>;
+    type StreamWritesStream = Pin<Box<dyn Stream<Item = StreamAnswer> + Send>>;
 
-    async fn write_stream(
+    async fn stream_writes(
         &self,
-        request: Request<Streaming<v1::WriteRequest>>,
-    ) -> Result<Response<Self::WriteStreamStream>, Status> {
+        request: Request<Streaming<v1::WriteChangesRequest>>,
+    ) -> Result<Response<Self::StreamWritesStream>, Status> {
         let service = self.clone();
         let end = self.ended.clone().cancelled_owned();
         // A request enters its queues when its answer is first polled, and `buffered` polls in
@@ -128,10 +130,10 @@ impl writer_server::Writer for WriterService {
         Ok(Response::new(Box::pin(answers)))
     }
 
-    async fn append(
+    async fn append_entry(
         &self,
-        request: Request<v1::AppendRequest>,
-    ) -> Result<Response<v1::AppendResponse>, Status> {
+        request: Request<v1::AppendEntryRequest>,
+    ) -> Result<Response<v1::AppendEntryResponse>, Status> {
         let request = request.into_inner();
         let at = PartitionRef {
             store: StoreId(request.store_id),
@@ -145,7 +147,7 @@ impl writer_server::Writer for WriterService {
             self.writer.append(at, &entry).await
         };
         let appended = append.await.map_err(|error| status_of_error(&error))?;
-        Ok(Response::new(v1::AppendResponse {
+        Ok(Response::new(v1::AppendEntryResponse {
             offset: appended.offset.0,
             append_time_us: appended.append_time.as_micros(),
         }))
@@ -154,7 +156,7 @@ impl writer_server::Writer for WriterService {
     async fn create_store(
         &self,
         request: Request<v1::CreateStoreRequest>,
-    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+    ) -> Result<Response<v1::CreateStoreResponse>, Status> {
         let create = async {
             let spec = request.into_inner().spec;
             let spec = spec.ok_or_else(|| {
@@ -163,13 +165,14 @@ impl writer_server::Writer for WriterService {
             self.writer.create_store(&StoreSpec::try_from(spec)?).await
         };
         let created = create.await.map_err(|error| status_of_error(&error))?;
-        Ok(Response::new(definition_response(&created)))
+        let definition = Some((&created.definition).into());
+        Ok(Response::new(v1::CreateStoreResponse { definition }))
     }
 
     async fn alter_store(
         &self,
         request: Request<v1::AlterStoreRequest>,
-    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+    ) -> Result<Response<v1::AlterStoreResponse>, Status> {
         let request = request.into_inner();
         let alter = async {
             let alterations: Vec<_> =
@@ -183,7 +186,8 @@ impl writer_server::Writer for WriterService {
             self.writer.alter_store(&request.name, from, &alterations).await
         };
         let altered = alter.await.map_err(|error| status_of_error(&error))?;
-        Ok(Response::new(definition_response(&altered)))
+        let definition = Some((&altered.definition).into());
+        Ok(Response::new(v1::AlterStoreResponse { definition }))
     }
 
     async fn delete_store(
@@ -198,12 +202,13 @@ impl writer_server::Writer for WriterService {
     async fn describe_store(
         &self,
         request: Request<v1::DescribeStoreRequest>,
-    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+    ) -> Result<Response<v1::DescribeStoreResponse>, Status> {
         let request = request.get_ref();
         let described =
             self.writer.describe_store(&request.name, SchemaVersion(request.version)).await;
         let described = described.map_err(|error| status_of_error(&error))?;
-        Ok(Response::new(definition_response(&described)))
+        let definition = Some((&described.definition).into());
+        Ok(Response::new(v1::DescribeStoreResponse { definition }))
     }
 
     async fn list_stores(
@@ -223,9 +228,9 @@ impl writer_server::Writer for WriterService {
         let applied = self.writer.apply_view(&request.declaration, request.dry_run).await;
         let (applied, definition) = applied.map_err(|error| status_of_error(&error))?;
         let result = match applied {
-            Applied::Created => ViewResult::Created,
-            Applied::Altered => ViewResult::Altered,
-            Applied::Unchanged => ViewResult::Unchanged,
+            ApplyEffect::Created => ViewResult::Created,
+            ApplyEffect::Altered => ViewResult::Altered,
+            ApplyEffect::Unchanged => ViewResult::Unchanged,
         };
         Ok(Response::new(v1::ApplyViewResponse {
             definition: Some((&definition).into()),

@@ -10,17 +10,17 @@ use forebay_core::id::{
     ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence, StoreId,
 };
 use forebay_core::{Error, Result};
-use forebay_log::Appended;
+use forebay_log::AppendReceipt;
 use forebay_runtime::ServiceContext;
 use forebay_wire::outcome::ChangeResult;
 use forebay_wire::token::Token;
 use futures::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
-use crate::admit::{Asked, Claimed, Part, admit};
-use crate::outcome::Outcomes;
+use crate::admit::{ClientRouting, Part, PendingChange, admit};
+use crate::outcomes::Outcomes;
 use crate::partition::PartitionLog;
-use crate::queue::{Placed, WriteQueue};
+use crate::queue::{AppendedAt, WriteQueue};
 use crate::repartition_gate::WriteGate;
 use crate::views;
 
@@ -40,10 +40,10 @@ pub struct Writer {
 }
 
 /// A part of a request that is in a queue.
-struct Sent {
+struct PendingPart {
     partition: PartitionId,
-    asked: Vec<Asked>,
-    placed: oneshot::Receiver<Result<Placed>>,
+    pending: Vec<PendingChange>,
+    appended_at: oneshot::Receiver<Result<AppendedAt>>,
 }
 
 impl Writer {
@@ -70,7 +70,7 @@ impl Writer {
         store: StoreId,
         version: SchemaVersion,
         batch: ClientBatch,
-        claimed: Claimed<'_>,
+        routing: ClientRouting<'_>,
         outcome_wait: Duration,
     ) -> Result<(Token, Vec<ChangeResult>)> {
         let (made_with, newest) = self.definitions(store, version).await?;
@@ -78,32 +78,40 @@ impl Writer {
         let at_store = |error: Error| error.with_store(&newest.definition.name);
         views::check_write(&self.context.catalog.catalog(), &newest.definition)
             .map_err(at_store)?;
-        let logs = newest.definition.written();
-        claimed.check_moves(logs).map_err(at_store)?;
-        let parts = admit(batch, claimed.partitions, &made_with.definition, &newest.definition)
+        let logs = newest.definition.write_logs();
+        routing.check_repartition_count(logs).map_err(at_store)?;
+        let parts = admit(batch, routing.partitions, &made_with.definition, &newest.definition)
             .map_err(at_store)?;
         let resumed = self.gate.await_writes_resumed(&self.context.catalog, store).await;
         if resumed.map_err(at_store)? {
             self.forget_left(store);
         }
-        let sent = self.send(logs.store, &newest, parts).map_err(at_store)?;
+        let sent = self.enqueue(logs.store, &newest, parts).map_err(at_store)?;
         let mut token = Token::new(store);
         let mut outcomes = vec![None; count];
-        let waits = sent.into_iter().map(|Sent { partition, asked, placed }| async move {
-            (partition, asked, placed.await.unwrap_or_else(|_| Err(gone())))
-        });
-        for (partition, asked, placed) in join_all(waits).await {
+        let waits =
+            sent.into_iter().map(|PendingPart { partition, pending, appended_at }| async move {
+                (partition, pending, appended_at.await.unwrap_or_else(|_| Err(gone())))
+            });
+        for (partition, pending, appended_at) in join_all(waits).await {
             let at = logs.at(partition);
-            match placed {
-                Ok(placed) => {
-                    let last = place(placed, asked.len() - 1);
-                    token.advance(partition, placed.log_id, last)?;
-                    self.settle(at, client, (&asked, placed), outcome_wait, &mut outcomes).await;
+            match appended_at {
+                Ok(appended_at) => {
+                    let last = position_of(appended_at, pending.len() - 1);
+                    token.advance(partition, appended_at.log_id, last)?;
+                    self.await_results(
+                        at,
+                        client,
+                        (&pending, appended_at),
+                        outcome_wait,
+                        &mut outcomes,
+                    )
+                    .await;
                 }
                 Err(error) => {
                     let error = at_store(self.or_not_yet(at, error));
-                    for asked in asked {
-                        outcomes[asked.place] = Some(ChangeResult::failed(error.clone()));
+                    for pending in pending {
+                        outcomes[pending.place] = Some(ChangeResult::failed(error.clone()));
                     }
                 }
             }
@@ -111,59 +119,62 @@ impl Writer {
         Ok((token, outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()))
     }
 
-    /// Pushes every part into the queue of its partition in these logs. If a queue is full, the
+    /// Enqueues every part for its partition in these logs. If a queue is full, the
     /// parts before it proceed and are answered as appended; this part is answered as refused.
-    fn send(
+    fn enqueue(
         &self,
         logs: StoreId,
         newest: &SchemaAt,
         parts: BTreeMap<PartitionId, Part>,
-    ) -> Result<Vec<Sent>> {
+    ) -> Result<Vec<PendingPart>> {
         let version = newest.definition.version;
         let mut sent = Vec::with_capacity(parts.len());
-        for (partition, Part { batch, asked, bytes }) in parts {
+        for (partition, Part { batch, pending, bytes }) in parts {
             let queue = self.queue(PartitionRef { store: logs, partition });
-            let placed = match queue.push((batch, bytes), version) {
-                Ok(placed) => placed,
+            let appended_at = match queue.enqueue((batch, bytes), version) {
+                Ok(appended_at) => appended_at,
                 Err(error) if sent.is_empty() => return Err(error.with_partition(partition)),
                 Err(error) => {
-                    let (reply, placed) = oneshot::channel();
+                    let (reply, appended_at) = oneshot::channel();
                     let _ = reply.send(Err(error.with_partition(partition)));
-                    placed
+                    appended_at
                 }
             };
-            sent.push(Sent { partition, asked, placed });
+            sent.push(PendingPart { partition, pending, appended_at });
         }
         Ok(sent)
     }
 
-    async fn settle(
+    async fn await_results(
         &self,
         at: PartitionRef,
         client: ClientId,
-        (asked, placed): (&[Asked], Placed),
+        (pending, appended_at): (&[PendingChange], AppendedAt),
         outcome_wait: Duration,
         outcomes: &mut [Option<ChangeResult>],
     ) {
-        for (number, asked) in asked.iter().enumerate() {
-            let position = place(placed, number);
-            let outcome = match asked.is_conditional {
+        for (number, pending) in pending.iter().enumerate() {
+            let position = position_of(appended_at, number);
+            let outcome = match pending.is_conditional {
                 false => ChangeResult::appended(position),
-                true => self.judge(at, position, (client, asked.sequence), outcome_wait).await,
+                true => {
+                    self.conditional_result(at, position, (client, pending.sequence), outcome_wait)
+                        .await
+                }
             };
-            outcomes[asked.place] = Some(outcome);
+            outcomes[pending.place] = Some(outcome);
         }
     }
 
-    async fn judge(
+    async fn conditional_result(
         &self,
         at: PartitionRef,
         position: Position,
         change: (ClientId, Sequence),
         wait_max: Duration,
     ) -> ChangeResult {
-        match self.outcomes.verdict(at, position, change, wait_max).await {
-            Some(verdict) => ChangeResult::judged(position, verdict),
+        match self.outcomes.condition_outcome(at, position, change, wait_max).await {
+            Some(condition) => ChangeResult::conditional(position, condition),
             None => {
                 let message = "the change is in the log, but no replica reported the outcome in \
                     time; read the document after the token, or retry the same write";
@@ -178,9 +189,9 @@ impl Writer {
     /// # Errors
     /// `InvalidArgument` for other entries, `TokenLost` for an entry of another log, else as the
     /// log's append.
-    pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<Appended> {
+    pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<AppendReceipt> {
         if !self.has(at) {
-            if self.context.catalog.catalog().of_logs(at.store).is_some() {
+            if self.context.catalog.catalog().store_by_logs(at.store).is_some() {
                 let message = "the store's writes now go to other partitions; describe the store \
                     again, and send the write there";
                 return Err(Error::unavailable(message).with_partition(at.partition));
@@ -261,11 +272,11 @@ impl Writer {
         })
     }
 
-    /// Returns whether a living store is written to this partition, according to the folded
+    /// Returns whether an active store is written to this partition, according to the folded
     /// catalog.
     pub(crate) fn has(&self, at: PartitionRef) -> bool {
-        self.context.catalog.catalog().of_logs(at.store).is_some_and(|newest| {
-            let logs = newest.definition.written();
+        self.context.catalog.catalog().store_by_logs(at.store).is_some_and(|newest| {
+            let logs = newest.definition.write_logs();
             logs.store == at.store && at.partition.0 < logs.partitions.0
         })
     }
@@ -289,16 +300,19 @@ impl Writer {
     /// Drops the queues of logs that a store's documents have left.
     fn forget_left(&self, store: StoreId) {
         let catalog = self.context.catalog.catalog();
-        let written = catalog.of_logs(store).map(|newest| newest.definition.written().store);
-        let is_left = |logs: StoreId| catalog.home_of(logs) == store && Some(logs) != written;
+        let written =
+            catalog.store_by_logs(store).map(|newest| newest.definition.write_logs().store);
+        let is_left =
+            |logs: StoreId| catalog.home_by_storage_id(logs) == store && Some(logs) != written;
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|at, _| !is_left(at.store));
     }
 }
 
-fn place(placed: Placed, number: usize) -> Position {
-    let place = placed.first.place.saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
-    Position { place, ..placed.first }
+fn position_of(appended_at: AppendedAt, number: usize) -> Position {
+    let index_in_entry =
+        appended_at.first.index_in_entry.saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
+    Position { index_in_entry, ..appended_at.first }
 }
 
 fn gone() -> Error {

@@ -1,5 +1,5 @@
 //! Feature views at the writer: the results of applying declarations, races of two writers, the
-//! rules that protect views, and the stores to which views emit.
+//! rules that protect views, and the stores to which views materialize.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,16 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
 use forebay_runtime::ServiceContext;
 use forebay_wire::entry::decode_entry;
-use forebay_writer_service::{Applied, Claimed, NoOutcomes, Writer};
+use forebay_writer_service::{ApplyEffect, ClientRouting, NoOutcomes, Writer};
 use tokio::sync::Barrier;
 
 const WAIT: Duration = Duration::from_secs(1);
 const NEWEST: SchemaVersion = SchemaVersion(0);
-const TOTALS: &str = "view: totals\nstream: orders\ngroup_by: [key]\nfeatures: {n: count}\n";
+const TOTALS: &str = "apiVersion: forebay/v1\nkind: FeatureView\nname: totals\n\
+                      source: orders\nentity: [key]\nfeatures: {n: {count: '*'}}\n";
 
 fn scalar(scalar: ScalarType) -> FieldType {
     FieldType::Scalar(scalar)
@@ -65,7 +66,7 @@ async fn shop(log: &Arc<MemoryLog>) -> Writer {
     writer
 }
 
-async fn applied(writer: &Writer, declaration: &str) -> (Applied, Definition) {
+async fn applied(writer: &Writer, declaration: &str) -> (ApplyEffect, Definition) {
     writer.apply_view(declaration, false).await.unwrap()
 }
 
@@ -90,27 +91,27 @@ fn assert_refused<T: std::fmt::Debug>(result: Result<T>, said: &str) -> Error {
 }
 
 #[tokio::test]
-async fn the_example_is_created_left_alone_and_altered() {
+async fn example_view_is_created_left_unchanged_and_altered() {
     let writer = shop(&memory()).await;
     let (would, dry) = writer.apply_view(&example(), true).await.unwrap();
-    assert_eq!((would, dry.name.as_str()), (Applied::Created, "spending"));
+    assert_eq!((would, dry.name.as_str()), (ApplyEffect::Created, "spending"));
     let missing = writer.describe_store("spending", NEWEST).await.unwrap_err();
     assert_eq!(missing.code(), ErrorCode::NotFound);
 
     let (how, created) = applied(&writer, &example()).await;
-    assert_eq!((how, created.version), (Applied::Created, SchemaVersion(1)));
+    assert_eq!((how, created.version), (ApplyEffect::Created, SchemaVersion(1)));
     let view = created.view().unwrap();
     let names: Vec<_> = view.outputs().into_iter().map(|output| output.name).collect();
     for name in ["spent_1h", "price_today_p99", "devices_ever_lower", "latest_1h"] {
         assert!(names.iter().any(|found| found == name), "{name} is not among {names:?}");
     }
-    assert_eq!(applied(&writer, &example()).await, (Applied::Unchanged, created.clone()));
+    assert_eq!(applied(&writer, &example()).await, (ApplyEffect::Unchanged, created.clone()));
 
-    let more = example().replace("orders: count", "orders: count\n  dearest: {max: price}");
+    let more = example().replace("  spent:", "  dearest: {max: price}\n  spent:");
     let (would, _) = writer.apply_view(&more, true).await.unwrap();
-    assert_eq!(would, Applied::Altered);
+    assert_eq!(would, ApplyEffect::Altered);
     let (how, next) = applied(&writer, &more).await;
-    assert_eq!((how, next.version), (Applied::Altered, SchemaVersion(2)));
+    assert_eq!((how, next.version), (ApplyEffect::Altered, SchemaVersion(2)));
     assert_eq!(next.store, created.store);
     let described = writer.describe_store("spending", NEWEST).await.unwrap();
     assert_eq!(described.definition, next);
@@ -118,7 +119,7 @@ async fn the_example_is_created_left_alone_and_altered() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_may_not_change_is_told_with_its_place() {
+async fn missing_parts_and_forbidden_changes_are_reported_with_line_and_column() {
     let writer = shop(&memory()).await;
     let refused = async |from: &str, to: &str| {
         let text = example().replacen(from, to, 1);
@@ -127,17 +128,17 @@ async fn what_is_not_there_or_may_not_change_is_told_with_its_place() {
     };
     use ErrorCode::{InvalidArgument, NotFound};
     for (from, to, code, place) in [
-        ("stream: orders", "stream: order", NotFound, "line 2, column 9"),
-        ("stream: orders", "stream: users", InvalidArgument, "line 2, column 9"),
-        ("price > 0", "prize > 0", NotFound, "line 3, column 9"),
-        ("price > 0", "price > 'x'", InvalidArgument, "line 3, column 9"),
-        ("store: users", "store: user", NotFound, "line 5, column 5"),
-        ("[country, key]", "[country, kee]", NotFound, "line 9, column 21"),
-        ("[weight", "[weigth", NotFound, "line 10, column 8"),
-        ("{sum: price}", "{sum: device}", InvalidArgument, "line 18, column 3"),
-        ("view: spending", "view: ''", InvalidArgument, "line 1, column 7"),
-        ("view: spending", "view: users", InvalidArgument, "line 1, column 7"),
-        ("view: spending", "view: orders", InvalidArgument, "line 1, column 7"),
+        ("source: orders", "source: order", NotFound, "line 4, column 9"),
+        ("source: orders", "source: users", InvalidArgument, "line 4, column 9"),
+        ("price > 0", "prize > 0", NotFound, "line 5, column 8"),
+        ("price > 0", "price > 'x'", InvalidArgument, "line 5, column 8"),
+        ("store: users", "store: user", NotFound, "line 7, column 5"),
+        ("[country, key]", "[country, kee]", NotFound, "line 11, column 19"),
+        ("[weight", "[weigth", NotFound, "line 12, column 17"),
+        ("{sum: price}", "{sum: device}", InvalidArgument, "line 20, column 3"),
+        ("name: spending", "name: ''", InvalidArgument, "line 3, column 7"),
+        ("name: spending", "name: users", InvalidArgument, "line 3, column 7"),
+        ("name: spending", "name: orders", InvalidArgument, "line 3, column 7"),
     ] {
         let (found, message) = refused(from, to).await;
         assert_eq!(found, code, "{to}: {message}");
@@ -145,10 +146,10 @@ async fn what_is_not_there_or_may_not_change_is_told_with_its_place() {
     }
     applied(&writer, &example()).await;
     for (from, to, place) in [
-        ("price > 0", "price > 1", "line 3, column 9"),
-        ("[country, key]", "[key, country]", "line 9, column 12"),
-        ("[weight", "[note", "line 10, column 8"),
-        ("keep:", "partitions: 8\nkeep:", "line 1, column 7"),
+        ("price > 0", "price > 1", "line 5, column 8"),
+        ("[country, key]", "[key, country]", "line 11, column 10"),
+        ("[weight", "[note", "line 12, column 17"),
+        ("extra_columns:", "partitions: 8\nextra_columns:", "line 3, column 7"),
     ] {
         let (code, message) = refused(from, to).await;
         assert_eq!(code, InvalidArgument, "{to}: {message}");
@@ -157,10 +158,10 @@ async fn what_is_not_there_or_may_not_change_is_told_with_its_place() {
 }
 
 /// A log that accepts two definitions of a view together: both are built before either is appended.
-struct Together(Arc<MemoryLog>, Barrier);
+struct BarrierLog(Arc<MemoryLog>, Barrier);
 
 #[async_trait]
-impl ChangeLog for Together {
+impl ChangeLog for BarrierLog {
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
         self.0.create(store, partitions).await
     }
@@ -169,7 +170,7 @@ impl ChangeLog for Together {
         self.0.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let decoded = decode_entry(&entry).map_err(|error| Error::internal(error.message()))?;
         if let EntryBody::Control(ControlRecord::Define(definition)) = &decoded.body
             && definition.view().is_some()
@@ -193,13 +194,13 @@ impl ChangeLog for Together {
 }
 
 #[tokio::test]
-async fn of_two_writers_that_apply_at_once_one_is_told_of_a_conflict() {
+async fn second_of_two_concurrent_applies_is_a_conflict() {
     let memory = memory();
     shop(&memory).await;
-    let log = Arc::new(Together(memory, Barrier::new(2)));
+    let log = Arc::new(BarrierLog(memory, Barrier::new(2)));
     let (one, other) = (writer(log.clone(), 2), writer(log, 3));
     let day = TOTALS.to_owned() + "windows: {day: {tumbling: 1d}}\n";
-    let late = TOTALS.to_owned() + "lateness: 1h\n";
+    let late = TOTALS.to_owned() + "allowed_lateness: 1h\n";
     // Both writers create the view, then both alter it.
     for (first, second) in [(TOTALS, TOTALS), (&day, &late)] {
         let (first, second) =
@@ -213,7 +214,7 @@ async fn of_two_writers_that_apply_at_once_one_is_told_of_a_conflict() {
 }
 
 #[tokio::test]
-async fn clients_insert_into_its_stream_and_not_into_a_view() {
+async fn clients_insert_into_the_source_stream_and_not_into_a_view() {
     let writer = shop(&memory()).await;
     let (_, totals) = applied(&writer, TOTALS).await;
     let insert = |definition: &Definition| {
@@ -227,14 +228,14 @@ async fn clients_insert_into_its_stream_and_not_into_a_view() {
             ttl_us: None,
         };
         let batch = ClientBatch { client: ClientId(1), changes: vec![event] };
-        writer.write(definition.store, definition.version, batch, Claimed::default(), WAIT)
+        writer.write(definition.store, definition.version, batch, ClientRouting::default(), WAIT)
     };
     let error = assert_refused(insert(&totals).await, "insert into `orders`");
     assert_eq!(error.context().store.as_deref(), Some("totals"));
 }
 
 #[tokio::test]
-async fn of_a_view_only_options_are_altered_otherwise_than_by_its_declaration() {
+async fn alter_store_changes_only_options_of_a_view() {
     let writer = shop(&memory()).await;
     applied(&writer, TOTALS).await;
     for alteration in [
@@ -249,11 +250,11 @@ async fn of_a_view_only_options_are_altered_otherwise_than_by_its_declaration() 
     altered(&writer, "totals", Alteration::SetOptions(options.clone())).await.unwrap();
     // The declaration does not mention options.
     let (how, totals) = applied(&writer, TOTALS).await;
-    assert_eq!((how, totals.options), (Applied::Unchanged, options));
+    assert_eq!((how, totals.options), (ApplyEffect::Unchanged, options));
 }
 
 #[tokio::test]
-async fn what_a_view_is_made_of_is_not_deleted_before_it() {
+async fn sources_of_a_view_cannot_be_deleted_before_the_view() {
     let writer = shop(&memory()).await;
     applied(&writer, &example()).await;
     applied(&writer, TOTALS).await;
@@ -303,10 +304,11 @@ async fn columns_that_a_view_needs_are_neither_dropped_nor_widened() {
     altered(&writer, "orders", drop("cost")).await.unwrap();
 }
 
-/// Returns the declaration of the totals with an emission to the store `features` and these
+/// Returns the declaration of the totals with a materialization to the store `features` and these
 /// features.
-fn emitted(features: &str) -> String {
-    TOTALS.replace("{n: count}", features) + "emit: {store: features}\nkeep: [price]\n"
+fn materialized(features: &str) -> String {
+    let text = TOTALS.replace("{n: {count: '*'}}", features);
+    text + "materialize: {store: features}\nextra_columns: [price]\n"
 }
 
 async fn described(writer: &Writer, store: &str) -> Definition {
@@ -317,64 +319,70 @@ fn names(definition: &Definition) -> Vec<&str> {
     definition.fields.iter().map(|field| field.name.as_str()).collect()
 }
 
-/// Returns the names of the fields to which a view emits.
-fn emitted_to<'d>(view: &Definition, store: &'d Definition) -> Vec<&'d str> {
-    let emission = view.view().unwrap().emission.as_ref().unwrap();
-    assert_eq!(emission.store, store.store);
-    let ids = emission.fields.iter().chain([&emission.position]);
+/// Returns the names of the fields to which a view materializes.
+fn materialized_to<'d>(view: &Definition, store: &'d Definition) -> Vec<&'d str> {
+    let materialization = view.view().unwrap().materialization.as_ref().unwrap();
+    assert_eq!(materialization.store, store.store);
+    let ids = materialization.fields.iter().chain([&materialization.position]);
     ids.map(|id| store.field_by_id(*id).unwrap().name.as_str()).collect()
 }
 
 #[tokio::test]
-async fn a_store_is_there_before_the_view_that_emits_to_it_and_stays_behind_it() {
+async fn target_store_is_created_before_its_view_and_survives_the_view() {
     let writer = shop(&memory()).await;
-    let (would, dry) = writer.apply_view(&emitted("{n: count}"), true).await.unwrap();
-    assert!(would == Applied::Created && dry.view().unwrap().emission.is_some());
+    let (would, dry) = writer.apply_view(&materialized("{n: {count: '*'}}"), true).await.unwrap();
+    assert!(would == ApplyEffect::Created && dry.view().unwrap().materialization.is_some());
     assert!(writer.describe_store("features", NEWEST).await.is_err(), "a dry run makes none");
 
-    let (_, view) = applied(&writer, &emitted("{n: count}")).await;
+    let (_, view) = applied(&writer, &materialized("{n: {count: '*'}}")).await;
     let store = described(&writer, "features").await;
     assert_eq!((store.key_type, store.partitions), (KeyType::String, PartitionCount(4)));
-    assert_eq!(emitted_to(&view, &store), ["n", "totals_position"]);
-    assert_eq!(applied(&writer, &emitted("{n: count}")).await.0, Applied::Unchanged);
+    assert_eq!(materialized_to(&view, &store), ["n", "totals_position"]);
+    assert_eq!(
+        applied(&writer, &materialized("{n: {count: '*'}}")).await.0,
+        ApplyEffect::Unchanged
+    );
 
     // Another view and fields of users share the store.
     let age = FieldSpec::new("age", scalar(ScalarType::Int32));
     altered(&writer, "features", Alteration::AddField(age)).await.unwrap();
-    let other = emitted("{m: count}").replace("totals", "others");
+    let other = materialized("{m: {count: '*'}}").replace("totals", "others");
     applied(&writer, &other).await;
-    let taken = writer.apply_view(&emitted("{n: count, age: count}"), false).await;
-    let taken = assert_refused(taken, "line 5, column 7: the store has a field of this name");
+    let taken =
+        writer.apply_view(&materialized("{n: {count: '*'}, age: {count: '*'}}"), false).await;
+    let taken = assert_refused(taken, "line 7, column 14: the store has a field of this name");
     assert_eq!(taken.context().field.as_deref(), Some("age"));
 
     // The field of a removed value is dropped, and the remaining fields stay.
-    let (how, view) = applied(&writer, &emitted("{n: count, spent: {sum: price}}")).await;
+    let (how, view) =
+        applied(&writer, &materialized("{n: {count: '*'}, spent: {sum: price}}")).await;
     let store = described(&writer, "features").await;
-    assert_eq!(how, Applied::Altered);
-    assert_eq!(emitted_to(&view, &store), ["n", "spent", "totals_position"]);
+    assert_eq!(how, ApplyEffect::Altered);
+    assert_eq!(materialized_to(&view, &store), ["n", "spent", "totals_position"]);
     let n = store.field("n").unwrap().id;
-    applied(&writer, &emitted("{spent: {sum: price}, n: count}")).await;
+    applied(&writer, &materialized("{spent: {sum: price}, n: {count: '*'}}")).await;
     assert_eq!(described(&writer, "features").await.field("n").unwrap().id, n);
-    let (_, view) = applied(&writer, &emitted("{spent: {sum: price}}")).await;
+    let (_, view) = applied(&writer, &materialized("{spent: {sum: price}}")).await;
     let store = described(&writer, "features").await;
-    assert_eq!(emitted_to(&view, &store), ["spent", "totals_position"]);
+    assert_eq!(materialized_to(&view, &store), ["spent", "totals_position"]);
     let of_all = ["totals_position", "age", "m", "others_position", "spent"];
     assert_eq!(names(&store), of_all);
 
     writer.delete_store("totals").await.unwrap();
     let of_others = ["age", "m", "others_position"];
     assert_eq!(names(&described(&writer, "features").await), of_others);
-    let (_, silent) = applied(&writer, &other.replace("emit: {store: features}\n", "")).await;
-    assert_eq!(silent.view().unwrap().emission, None);
+    let (_, silent) =
+        applied(&writer, &other.replace("materialize: {store: features}\n", "")).await;
+    assert_eq!(silent.view().unwrap().materialization, None);
     assert_eq!(names(&described(&writer, "features").await), ["age"]);
     applied(&writer, &other.replace("store: features", "store: users")).await;
     assert!(described(&writer, "users").await.field("m").is_some());
 }
 
 #[tokio::test]
-async fn what_a_view_emits_to_is_neither_deleted_nor_dropped_nor_widened() {
+async fn target_of_a_view_is_neither_deleted_nor_dropped_nor_widened() {
     let writer = shop(&memory()).await;
-    let both = emitted("{n: count, least: {min: price}}");
+    let both = materialized("{n: {count: '*'}, least: {min: price}}");
     applied(&writer, &both).await;
     assert_refused(writer.delete_store("features").await, "materialize to the store");
     let drop = |name: &str| Alteration::DropField(name.to_owned());
@@ -389,15 +397,15 @@ async fn what_a_view_emits_to_is_neither_deleted_nor_dropped_nor_widened() {
         assert_eq!(error.context().field.as_deref(), Some(field));
     }
     altered(&writer, "features", rename("n", "orders")).await.unwrap();
-    assert_eq!(applied(&writer, &both).await.0, Applied::Unchanged);
-    let wider = emitted("{n: {avg: price}, least: {min: price}}");
+    assert_eq!(applied(&writer, &both).await.0, ApplyEffect::Unchanged);
+    let wider = materialized("{n: {avg: price}, least: {min: price}}");
     assert_refused(writer.apply_view(&wider, false).await, "its field is a int64");
     let elsewhere = both.replace("store: features", "store: users");
     assert_refused(writer.apply_view(&elsewhere, false).await, "another store");
     for (from, to, place) in [
-        ("store: features", "store: orders", "line 5, column 7"),
-        ("store: features", "store: totals", "line 5, column 7"),
-        ("store: features", "store: features, cadence: 1ms", "line 5, column 7"),
+        ("store: features", "store: orders", "line 7, column 14"),
+        ("store: features", "store: totals", "line 7, column 14"),
+        ("store: features", "store: features, interval: 1ms", "line 7, column 14"),
     ] {
         let error = writer.apply_view(&both.replace(from, to), false).await;
         assert_refused(error, place);
@@ -408,10 +416,10 @@ async fn what_a_view_emits_to_is_neither_deleted_nor_dropped_nor_widened() {
 
 /// A log that refuses further appends of one definition, so that the writer that appends it dies
 /// there.
-struct Dying(Arc<MemoryLog>, &'static str);
+struct DyingLog(Arc<MemoryLog>, &'static str);
 
 #[async_trait]
-impl ChangeLog for Dying {
+impl ChangeLog for DyingLog {
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
         self.0.create(store, partitions).await
     }
@@ -420,7 +428,7 @@ impl ChangeLog for Dying {
         self.0.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let decoded = decode_entry(&entry).map_err(|error| Error::internal(error.message()))?;
         if let EntryBody::Control(ControlRecord::Define(definition)) = &decoded.body
             && definition.name == self.1
@@ -444,37 +452,37 @@ impl ChangeLog for Dying {
 }
 
 #[tokio::test]
-async fn a_view_that_was_left_half_applied_is_applied_again() {
+async fn half_applied_view_is_applied_again() {
     let log = memory();
     let alive = shop(&log).await;
-    let dies_at = |definition, seed| writer(Arc::new(Dying(log.clone(), definition)), seed);
-    let one = emitted("{n: count}");
+    let dies_at = |definition, seed| writer(Arc::new(DyingLog(log.clone(), definition)), seed);
+    let one = materialized("{n: {count: '*'}}");
     // The store exists, the view does not.
     dies_at("totals", 2).apply_view(&one, false).await.unwrap_err();
     assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);
     let (how, view) = applied(&alive, &one).await;
-    assert_eq!(how, Applied::Created);
+    assert_eq!(how, ApplyEffect::Created);
     let store = described(&alive, "features").await;
     assert_eq!(names(&store), ["n", "totals_position"]);
-    assert_eq!(emitted_to(&view, &store), ["n", "totals_position"]);
+    assert_eq!(materialized_to(&view, &store), ["n", "totals_position"]);
     // The store has a new field, the view does not.
-    let two = emitted("{n: count, spent: {sum: price}}");
+    let two = materialized("{n: {count: '*'}, spent: {sum: price}}");
     dies_at("totals", 3).apply_view(&two, false).await.unwrap_err();
     assert!(described(&alive, "features").await.field("spent").is_some());
     let (_, view) = applied(&alive, &two).await;
     let store = described(&alive, "features").await;
-    assert_eq!(emitted_to(&view, &store), ["n", "spent", "totals_position"]);
+    assert_eq!(materialized_to(&view, &store), ["n", "spent", "totals_position"]);
     assert_eq!(store.fields.len(), 3);
     // The view has dropped a value, the store has not.
     dies_at("features", 4).apply_view(&one, false).await.unwrap_err();
     assert_eq!(described(&alive, "features").await.fields.len(), 3);
-    assert_eq!(applied(&alive, &one).await.0, Applied::Unchanged);
+    assert_eq!(applied(&alive, &one).await.0, ApplyEffect::Unchanged);
     assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);
     // The view is deleted, and its fields are not.
     dies_at("features", 5).delete_store("totals").await.unwrap_err();
     let left = described(&alive, "features").await.field("n").unwrap().id;
     let (_, view) = applied(&alive, &one).await;
     let store = described(&alive, "features").await;
-    assert_eq!(emitted_to(&view, &store), ["n", "totals_position"]);
+    assert_eq!(materialized_to(&view, &store), ["n", "totals_position"]);
     assert_ne!(store.field("n").unwrap().id, left, "it would have values of the view before");
 }

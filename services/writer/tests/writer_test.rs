@@ -15,8 +15,8 @@ use forebay_core::change::{
 use forebay_core::clock::{ManualClock, SystemClock, Timestamp};
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{
-    ClientId, Epoch, FieldId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion,
-    Sequence, StoreId,
+    ClientId, FieldId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, Sequence,
+    StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::partition::partition_of;
@@ -25,11 +25,11 @@ use forebay_core::value::{FieldType, Value};
 use forebay_core::versions::VersionNumber;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_entries::find_log_id;
-use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
 use forebay_runtime::ServiceContext;
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::outcome::ChangeOutcome;
-use forebay_writer_service::{Claimed, NoOutcomes, Writer};
+use forebay_writer_service::{ClientRouting, NoOutcomes, Writer};
 use tokio::sync::Semaphore;
 
 const INT64: FieldType = FieldType::INT64;
@@ -75,7 +75,7 @@ async fn write(
 ) -> Result<Vec<ChangeOutcome>> {
     let (store, version) = (definition.store, definition.version);
     let (_, results) =
-        writer.write(store, version, batch(changes), Claimed::default(), WAIT).await?;
+        writer.write(store, version, batch(changes), ClientRouting::default(), WAIT).await?;
     Ok(results.into_iter().map(|result| result.outcome).collect())
 }
 
@@ -108,7 +108,7 @@ async fn held(log: &dyn ChangeLog, store: StoreId) -> BTreeMap<Vec<u8>, usize> {
 }
 
 #[tokio::test]
-async fn a_batch_over_partitions_keeps_the_order_of_its_answers() {
+async fn batch_over_partitions_answers_in_order() {
     let log = memory();
     let writer = writer(log.clone(), 1);
     let created = writer.create_store(&spec("users")).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_batch_over_partitions_keeps_the_order_of_its_answers() {
         .collect();
     let (store, version) = (created.definition.store, created.definition.version);
     let (token, results) =
-        writer.write(store, version, batch(changes), Claimed::default(), WAIT).await.unwrap();
+        writer.write(store, version, batch(changes), ClientRouting::default(), WAIT).await.unwrap();
     assert!(results.iter().all(|result| result.outcome == ChangeOutcome::Appended));
     assert_eq!(token.positions.len(), 4);
     let held = held(log.as_ref(), store).await;
@@ -133,7 +133,7 @@ async fn a_batch_over_partitions_keeps_the_order_of_its_answers() {
 }
 
 #[tokio::test]
-async fn what_can_never_be_is_refused_and_nothing_is_appended() {
+async fn invalid_writes_are_refused_and_nothing_is_appended() {
     let log = memory();
     let writer = writer(log.clone(), 1);
     let created = writer.create_store(&spec("users")).await.unwrap();
@@ -152,14 +152,15 @@ async fn what_can_never_be_is_refused_and_nothing_is_appended() {
     }
     let error = write(&writer, definition, Vec::new()).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    let unknown =
-        writer.write(StoreId(5), SchemaVersion(1), batch(vec![]), Claimed::default(), WAIT).await;
+    let unknown = writer
+        .write(StoreId(5), SchemaVersion(1), batch(vec![]), ClientRouting::default(), WAIT)
+        .await;
     assert_eq!(unknown.unwrap_err().code(), ErrorCode::NotFound);
     assert!(held(log.as_ref(), definition.store).await.is_empty());
 }
 
 #[tokio::test]
-async fn a_name_is_created_once_and_an_overtaken_alteration_is_a_conflict() {
+async fn name_is_created_once_and_an_overtaken_alteration_is_a_conflict() {
     let log = memory();
     let (one, other) = (writer(log.clone(), 1), writer(log, 2));
     let users = spec("users");
@@ -181,7 +182,7 @@ async fn a_name_is_created_once_and_an_overtaken_alteration_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn an_older_client_writes_on_after_a_field_is_widened() {
+async fn older_client_can_write_after_a_field_is_widened() {
     let log = memory();
     let writer = writer(log.clone(), 1);
     let int32 = FieldType::INT32;
@@ -207,7 +208,7 @@ async fn an_older_client_writes_on_after_a_field_is_widened() {
 }
 
 #[tokio::test]
-async fn an_older_client_inserts_on_after_a_column_with_a_default_is_added() {
+async fn older_client_can_insert_after_a_column_with_a_default_is_added() {
     let log = memory();
     let writer = writer(log.clone(), 1);
     let spec = StoreSpec::stream("orders", KeyType::String, 4).field("count", INT64);
@@ -226,14 +227,16 @@ async fn an_older_client_inserts_on_after_a_column_with_a_default_is_added() {
 }
 
 #[tokio::test]
-async fn without_a_replica_a_conditional_change_ends_as_unknown_with_its_position() {
+async fn conditional_change_without_a_replica_is_unknown_with_its_position() {
     let writer = writer(memory(), 1);
     let created = writer.create_store(&spec("users")).await.unwrap();
     let mut change = increment(1, "a");
     change.condition = Some(Condition::IfAbsent);
     let (store, version) = (created.definition.store, created.definition.version);
-    let (token, results) =
-        writer.write(store, version, batch(vec![change]), Claimed::default(), WAIT).await.unwrap();
+    let (token, results) = writer
+        .write(store, version, batch(vec![change]), ClientRouting::default(), WAIT)
+        .await
+        .unwrap();
     assert!(results[0].position.is_some());
     let ChangeOutcome::Failed(error) = &results[0].outcome else { panic!("{results:?}") };
     assert_eq!(error.code(), ErrorCode::UnknownOutcome);
@@ -241,10 +244,10 @@ async fn without_a_replica_a_conditional_change_ends_as_unknown_with_its_positio
 }
 
 /// A log whose appends to data partitions wait for permits.
-struct Stuck(Arc<MemoryLog>, Arc<Semaphore>);
+struct PermitLog(Arc<MemoryLog>, Arc<Semaphore>);
 
 #[async_trait]
-impl ChangeLog for Stuck {
+impl ChangeLog for PermitLog {
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
         self.0.create(store, partitions).await
     }
@@ -253,7 +256,7 @@ impl ChangeLog for Stuck {
         self.0.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let is_change = decode_entry(&entry)
             .map_err(|_| Error::internal("the writer appends entries"))?
             .change_count()
@@ -293,7 +296,7 @@ impl ChangeLog for Full {
         self.0.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         self.0.append(at, entry).await
     }
 
@@ -313,7 +316,7 @@ impl ChangeLog for Full {
 /// Proves that a full disk between a definition and the creation of its logs does not leave a store
 /// to which nobody can ever write.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_was_made_by_half_is_finished_once_the_log_can() {
+async fn half_created_store_is_finished_once_the_log_has_space() {
     let log = Arc::new(Full(memory(), AtomicBool::new(true)));
     let writer = Arc::new(writer(log.clone(), 1));
     writer.start_repairs().await.unwrap();
@@ -330,7 +333,7 @@ async fn a_store_that_was_made_by_half_is_finished_once_the_log_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_another_writer_made_by_half_is_finished_by_who_meets_it() {
+async fn store_half_created_by_another_writer_is_finished_on_first_use() {
     let memory = memory();
     let other = writer(Arc::new(Full(memory.clone(), AtomicBool::new(true))), 1);
     let writer = Arc::new(writer(memory.clone(), 2));
@@ -355,8 +358,8 @@ async fn a_store_that_another_writer_made_by_half_is_finished_by_who_meets_it() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_pushes_back_typed_and_never_hangs() {
-    let writer = Arc::new(writer(Arc::new(Stuck(memory(), Arc::new(Semaphore::new(0)))), 1));
+async fn full_queue_applies_typed_back_pressure_and_never_hangs() {
+    let writer = Arc::new(writer(Arc::new(PermitLog(memory(), Arc::new(Semaphore::new(0)))), 1));
     let created = writer.create_store(&spec("users")).await.unwrap();
     let mut refused = None;
     for sequence in 1..10_000 {
@@ -377,7 +380,7 @@ async fn a_full_queue_pushes_back_typed_and_never_hangs() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_made_anew_is_noticed_before_anything_is_acknowledged() {
+async fn recreated_log_is_noticed_before_a_write_is_acknowledged() {
     let log = memory();
     let writer = writer(log.clone(), 1);
     let created = writer.create_store(&spec("users")).await.unwrap();
@@ -397,8 +400,8 @@ async fn a_log_that_was_made_anew_is_noticed_before_anything_is_acknowledged() {
 /// Returns the definition of a store whose documents are being moved to two new partitions.
 async fn moving(writer: &Writer) -> Definition {
     let created = writer.create_store(&spec("users")).await.unwrap();
-    let began = vec![Offset(1); 4];
-    created.definition.with_moved_version(MOVED, PartitionCount(2), began).unwrap()
+    let start_offsets = vec![Offset(1); 4];
+    created.definition.with_repartitioned_version(MOVED, PartitionCount(2), start_offsets).unwrap()
 }
 
 /// Appends a definition to the control log, as the snapshot service does for a repartition.
@@ -406,20 +409,14 @@ async fn define(log: &dyn ChangeLog, definition: &Definition) {
     let record = ControlRecord::Define(Box::new(definition.clone()));
     let at = PartitionRef::CONTROL;
     let log_id = find_log_id(log, at, log.bounds(at).await.unwrap()).await.unwrap().unwrap();
-    let entry = Entry {
-        log_id,
-        epoch: Epoch(0),
-        schema_version: SchemaVersion(0),
-        source: None,
-        body: EntryBody::Control(record),
-    };
+    let entry = Entry::original(log_id, SchemaVersion(0), EntryBody::Control(record));
     log.append(at, encode_entry(&entry).unwrap()).await.unwrap();
 }
 
 /// Proves that writes wait until the repartition is complete: acknowledged changes of the old logs
 /// may still be on their way, and a change that is appended before them would be undone.
 #[tokio::test(start_paused = true)]
-async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
+async fn writes_wait_in_order_until_the_old_logs_are_forwarded() {
     let log = memory();
     let writer = Arc::new(writer(log.clone(), 1));
     let there = moving(&writer).await;
@@ -434,7 +431,7 @@ async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
     let send = |sequence: u64| {
         let (writer, store, version) = (Arc::clone(&writer), there.store, held_back.version);
         let changes = batch(vec![increment(sequence, "a")]);
-        let moved = Claimed { moves: 1, ..Claimed::default() };
+        let moved = ClientRouting { repartition_count: 1, ..ClientRouting::default() };
         tokio::spawn(async move { writer.write(store, version, changes, moved, WAIT).await })
     };
     let too_early = send(1).await.unwrap().unwrap_err();
@@ -456,9 +453,9 @@ async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
 /// Proves that changes that were queued before the repartition began are refused if they were not
 /// appended.
 #[tokio::test(start_paused = true)]
-async fn what_waits_in_a_queue_is_not_appended_to_logs_that_are_left() {
+async fn queued_changes_are_not_appended_to_abandoned_logs() {
     let (memory, gate) = (memory(), Arc::new(Semaphore::new(0)));
-    let writer = Arc::new(writer(Arc::new(Stuck(memory.clone(), Arc::clone(&gate))), 1));
+    let writer = Arc::new(writer(Arc::new(PermitLog(memory.clone(), Arc::clone(&gate))), 1));
     let there = moving(&writer).await;
     define(&*memory, &there).await;
     let send = |sequence: u64| {

@@ -49,7 +49,7 @@ def fetched(build: Path) -> Path:
     return link
 
 
-def test_a_folder_that_stays_keeps_what_was_fetched(tmp_path: Path) -> None:
+def test_unmoved_folder_retains_fetched_repositories(tmp_path: Path) -> None:
     build = tmp_path / "build"
     said = front(tmp_path, build)
     assert f"--output_base={build}/bazel/base" in said and said[-2:] == ["build", "//libs/..."]
@@ -58,7 +58,7 @@ def test_a_folder_that_stays_keeps_what_was_fetched(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_a_folder_that_was_moved_fetches_anew_and_keeps_what_was_compiled(tmp_path: Path) -> None:
+def test_moved_folder_fetches_again_and_retains_compiled_outputs(tmp_path: Path) -> None:
     before, build = tmp_path / "before", tmp_path / "build"
     front(tmp_path, before)
     fetched(before)

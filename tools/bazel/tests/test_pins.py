@@ -90,7 +90,7 @@ def plant(root: Path, file: str, find: str, replace: str) -> list[str]:
     return findings(root)
 
 
-def test_a_tree_in_order_has_no_finding(tmp_path: Path) -> None:
+def test_tree_in_order_has_no_finding(tmp_path: Path) -> None:
     assert plant(tmp_path, "", "", "") == []
 
 
@@ -122,26 +122,24 @@ def test_a_tree_in_order_has_no_finding(tmp_path: Path) -> None:
         ("MODULE.bazel", ', version = "0.62.0"', "", "rules_go has no version"),
     ],
 )
-def test_a_stale_pin_is_named(
-    tmp_path: Path, file: str, find: str, replace: str, words: str
-) -> None:
+def test_stale_pin_is_named(tmp_path: Path, file: str, find: str, replace: str, words: str) -> None:
     found = plant(tmp_path, file, find, replace)
     assert any(words in finding for finding in found), found
     assert all("; fix: " in finding for finding in found), found
 
 
-def test_what_a_loop_computes_is_no_pin() -> None:
+def test_value_computed_by_a_loop_is_no_pin() -> None:
     module = read_module("[a.b(name = n, kept = 1) for n in N]\nuse_repo(go, 'x', y = 'z')")
     assert module.one("a.b") == {"kept": 1}
     assert module.repositories == {"go": {"x", "y"}}
 
 
-def test_an_aggregate_stands_for_its_parts() -> None:
+def test_aggregate_artifact_is_replaced_by_its_parts() -> None:
     pom = POM.format(DEPENDENCY.format("org.junit.jupiter", "junit-jupiter", "${junit.version}"))
     names = ["org.junit.jupiter:junit-jupiter-api:5.14.0"]
     assert list(pom_artifacts(pom)) == [*names, names[0].replace("api", "engine")]
 
 
-def test_repositories_are_named_as_gazelle_names_them() -> None:
+def test_repositories_are_named_like_gazelle() -> None:
     assert repository_of("github.com/google/go-cmp") == "com_github_google_go_cmp"
     assert repository_of("gopkg.in/yaml.v3") == "in_gopkg_yaml_v3"

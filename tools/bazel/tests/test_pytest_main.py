@@ -33,32 +33,32 @@ def run(folder: Path, tests: str, *arguments: str, **environment: str) -> "tuple
     return ended.returncode, ended.stdout
 
 
-def test_a_failed_test_fails_and_is_told(tmp_path: Path) -> None:
+def test_failed_test_fails_the_run_and_is_reported(tmp_path: Path) -> None:
     code, said = run(tmp_path, TWO)
     assert code == 1
     assert "as planned" in said and "1 failed, 1 passed" in said
 
 
-def test_tests_that_are_right_pass(tmp_path: Path) -> None:
+def test_right_tests_pass(tmp_path: Path) -> None:
     assert run(tmp_path, "def test_right(): pass\n")[0] == 0
 
 
-def test_nothing_to_run_fails(tmp_path: Path) -> None:
+def test_run_without_tests_fails(tmp_path: Path) -> None:
     assert run(tmp_path, "def helper(): pass\n")[0] == 5
 
 
-def test_a_file_that_cannot_be_imported_fails(tmp_path: Path) -> None:
+def test_file_that_cannot_be_imported_fails(tmp_path: Path) -> None:
     code, said = run(tmp_path, "import forebay_nothing\n")
     assert code == 2
     assert "No module named 'forebay_nothing'" in said
 
 
-def test_the_configuration_of_folders_above_is_not_read(tmp_path: Path) -> None:
+def test_configuration_of_parent_folders_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --nothing-knows-this\n")
     assert run(tmp_path, "def test_right(): pass\n")[0] == 0
 
 
-def test_bazel_chooses_tests_and_gets_its_report(tmp_path: Path) -> None:
+def test_bazel_selects_tests_and_receives_its_report(tmp_path: Path) -> None:
     report = tmp_path / "test.xml"
     code, _ = run(tmp_path, TWO, XML_OUTPUT_FILE=str(report), TESTBRIDGE_TEST_ONLY="test_right")
     assert code == 0
@@ -66,7 +66,7 @@ def test_bazel_chooses_tests_and_gets_its_report(tmp_path: Path) -> None:
     assert case.get("name") == "test_right"
 
 
-def test_programs_lie_in_one_folder(tmp_path: Path) -> None:
+def test_programs_are_in_one_folder(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "forebayd").write_text("a program")
     tests = """

@@ -10,14 +10,14 @@ import pytest
 from processes import Child, DemoError
 
 
-def test_no_word_of_the_templates_is_left_over(tmp_path: Path) -> None:
+def test_server_settings_fill_every_placeholder(tmp_path: Path) -> None:
     text = brokers.server_settings(9092, 9093, tmp_path)
     assert not re.search("@[A-Z_]+@", text)
     assert "listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093" in text
     assert f"log.dirs={tmp_path}" in text
 
 
-def test_free_ports_differ_and_can_be_taken() -> None:
+def test_free_ports_differ_and_can_be_bound() -> None:
     first, second = brokers.free_ports(2)
     assert first != second
     with socket.socket() as listener:
@@ -35,7 +35,7 @@ def started(script: str, folder: Path) -> Child:
     return Child("broker", [sys.executable, "-u", "-c", script], folder)
 
 
-def test_the_line_in_the_log_is_awaited_and_silence_ends_at_its_bound(tmp_path: Path) -> None:
+def test_ready_line_is_awaited_and_silence_ends_at_its_deadline(tmp_path: Path) -> None:
     say = f"import sys, time; print({brokers.READY_TEXT!r}, file=sys.stderr); time.sleep(600)"
     broker = started(say, tmp_path)
     brokers.await_ready(broker, 30.0)
@@ -46,7 +46,7 @@ def test_the_line_in_the_log_is_awaited_and_silence_ends_at_its_bound(tmp_path: 
     silent.stop()
 
 
-def test_a_broker_that_ends_at_its_start_is_told(tmp_path: Path) -> None:
+def test_broker_that_ends_at_its_start_is_reported(tmp_path: Path) -> None:
     broker = started("raise SystemExit(3)", tmp_path)
     with pytest.raises(DemoError, match="exit code 3"):
         brokers.await_ready(broker, 30.0)

@@ -24,16 +24,16 @@ def test_ratings_are_sorted_by_time_and_equal_times_keep_their_order() -> None:
     assert ratings.frame["user"].tolist() == [7, 9, 7, 8]
 
 
-def test_there_is_a_change_for_each_rating_and_each_movie() -> None:
+def test_each_rating_and_each_movie_is_one_change() -> None:
     assert data.from_shipped(shipped(), None).changes() == 4 + 3
 
 
-def test_the_small_form_is_the_earliest_part() -> None:
+def test_small_form_is_the_earliest_part() -> None:
     assert data.from_shipped(shipped(), 2).frame["movie"].tolist() == [10, 40]
     assert len(data.load(small=True)) == data.SMALL_RATINGS
 
 
-def test_the_whole_data_set_is_there() -> None:
+def test_whole_data_set_is_loaded() -> None:
     ratings = data.load(small=False)
     assert len(ratings) == 100_004
     assert ratings.frame["time_s"].is_monotonic_increasing
@@ -41,7 +41,7 @@ def test_the_whole_data_set_is_there() -> None:
     assert ratings.frame["user"].nunique() == 671
 
 
-def test_the_file_quotes_titles_and_leaves_what_is_missing_empty(tmp_path: Path) -> None:
+def test_csv_file_quotes_titles_and_leaves_missing_values_empty(tmp_path: Path) -> None:
     path = tmp_path / "ratings.csv"
     data.from_shipped(shipped(), None).write_csv(path)
     assert path.read_text("utf-8").splitlines() == [
@@ -53,7 +53,7 @@ def test_the_file_quotes_titles_and_leaves_what_is_missing_empty(tmp_path: Path)
     ]
 
 
-def test_keys_hold_every_document_and_some_that_are_absent(tmp_path: Path) -> None:
+def test_keys_contain_every_document_and_some_absent_keys(tmp_path: Path) -> None:
     keys = data.from_shipped(shipped(), None).keys()
     assert keys["users"] == [-(2**63), 6, 7, 8, 9, 10, 2**63 - 1]
     files = data.write_keys(tmp_path, keys)

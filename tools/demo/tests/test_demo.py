@@ -5,7 +5,7 @@ import processes
 import pytest
 
 
-def test_an_unknown_log_is_refused_typed_with_exit_code_2(
+def test_unknown_log_is_refused_with_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LOG", "paper")
@@ -13,11 +13,11 @@ def test_an_unknown_log_is_refused_typed_with_exit_code_2(
     assert "InvalidArgument: there is no LOG=paper" in capsys.readouterr().err
 
 
-def test_the_logs_that_there_are_are_not_refused() -> None:
+def test_known_logs_are_accepted() -> None:
     assert [demo.refused(log) for log in ("", "embedded", "kafka")] == [None, None, None]
 
 
-def test_without_programs_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_name_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FOREBAY_BIN", raising=False)
     with pytest.raises(processes.DemoError, match="make demo"):
         demo.settings()

@@ -38,12 +38,12 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def test_every_language_has_a_name_of_its_own() -> None:
+def test_language_names_are_unique() -> None:
     names = [language.name for language in LANGUAGES]
     assert sorted(set(names)) == sorted(names)
 
 
-def test_the_python_reader_runs_with_what_the_demo_installs(
+def test_python_reader_runs_with_the_installation_of_the_demo(
     stage: demo.Stage, client: Path
 ) -> None:
     language = python(client)
@@ -57,7 +57,7 @@ def test_the_python_reader_runs_with_what_the_demo_installs(
     reader.await_end(demo.END_SECONDS)
 
 
-def test_an_install_without_a_built_module_names_the_fix(
+def test_install_without_a_built_module_names_the_fix(
     stage: demo.Stage, client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FOREBAY_BIN", str(tmp_path))
@@ -67,6 +67,6 @@ def test_an_install_without_a_built_module_names_the_fix(
     assert "run: cargo build" in installer.last_words()
 
 
-def test_a_language_without_an_install_starts_nothing(stage: demo.Stage) -> None:
+def test_language_without_an_install_starts_no_process(stage: demo.Stage) -> None:
     demo.install(stage, Language("other", lambda _programs: []))
     assert stage.children == []

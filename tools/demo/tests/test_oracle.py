@@ -33,7 +33,7 @@ def answers(of: oracle.ExpectedAnswers) -> list[dict[str, Any]]:
         for key in ASKED[store]:
             lines.append({"store": store, "by": "key", "key": key, "document": documents.get(key)})
         for key, document in reversed(documents.items()):
-            lines.append({"store": store, "by": "iteration", "key": key, "document": document})
+            lines.append({"store": store, "by": "scan", "key": key, "document": document})
     copy: list[dict[str, Any]] = json.loads(json.dumps(lines))
     return copy
 
@@ -47,7 +47,7 @@ def answer(lines: list[dict[str, Any]], store: str, by: str, key: int) -> dict[s
     return next(line for line in lines if (line["store"], line["by"], line["key"]) == wanted)
 
 
-def test_documents_are_what_the_ratings_come_to() -> None:
+def test_oracle_computes_documents_from_ratings() -> None:
     stores = expected().stores
     assert stores["movies"][10] == {
         "title": "A",
@@ -71,7 +71,7 @@ def test_documents_are_what_the_ratings_come_to() -> None:
     }
 
 
-def test_what_is_missing_is_absent_and_a_count_of_nothing_is_0() -> None:
+def test_missing_values_are_absent_and_empty_counts_are_0() -> None:
     stores = expected().stores
     assert stores["movies"][40] == {
         "genres": [],
@@ -91,11 +91,11 @@ def test_what_is_missing_is_absent_and_a_count_of_nothing_is_0() -> None:
     }
 
 
-def test_the_user_with_most_ratings_is_chosen_and_ties_go_to_the_smaller_key() -> None:
+def test_user_with_most_ratings_is_chosen_and_the_smaller_key_wins_ties() -> None:
     assert expected().user == 7
 
 
-def test_the_ranking_follows_the_formula() -> None:
+def test_ranking_follows_the_formula() -> None:
     shares = {10: 2 / (2 * 2), 31: 1 / (2 * 1), 40: 0.0}
     sums = {10: (6.0, 2), 31: (5.5, 2), 40: (0.5, 1)}
     scores = [
@@ -105,7 +105,7 @@ def test_the_ranking_follows_the_formula() -> None:
     assert expected().top == sorted(scores, key=lambda pair: -pair[1])
 
 
-def test_a_dump_without_a_fault_passes_and_everything_is_counted() -> None:
+def test_correct_dump_passes_and_its_answers_are_counted() -> None:
     verdict = judge(answers(expected()))
     assert verdict.mismatches == []
     assert (verdict.documents, verdict.absent_keys) == (12, 2)
@@ -132,7 +132,7 @@ def test_a_dump_without_a_fault_passes_and_everything_is_counted() -> None:
         ("user_ratings_position", 1),
     ],
 )
-def test_one_wrong_field_is_named(by: str, name: str, wrong: object) -> None:
+def test_wrong_field_is_named(by: str, name: str, wrong: object) -> None:
     lines = answers(expected())
     answer(lines, "movies", by, 10)["document"][name] = wrong
     (mismatch,) = judge(lines).mismatches
@@ -140,7 +140,7 @@ def test_one_wrong_field_is_named(by: str, name: str, wrong: object) -> None:
     assert str(mismatch).endswith(f"found {wrong!r} (rust, by {by})")
 
 
-def test_an_absent_field_is_noticed() -> None:
+def test_absent_field_is_noticed() -> None:
     lines = answers(expected())
     del answer(lines, "users", "key", 8)["document"]["genre_drama"]
     del answer(lines, "users", "key", 8)["document"]["user_ratings_position"]
@@ -149,14 +149,14 @@ def test_an_absent_field_is_noticed() -> None:
     assert (position.field, position.found) == ("user_ratings_position", "absent")
 
 
-def test_positions_of_any_number_pass() -> None:
+def test_any_position_passes() -> None:
     lines = answers(expected())
     answer(lines, "users", "key", 8)["document"]["user_ratings_position"] = 7 << 40
     assert judge(lines).mismatches == []
 
 
 @pytest.mark.parametrize("by", oracle.WAYS)
-def test_a_missing_answer_is_noticed(by: str) -> None:
+def test_missing_answer_is_noticed(by: str) -> None:
     lines = answers(expected())
     lines.remove(answer(lines, "users", by, 9))
     (mismatch,) = judge(lines).mismatches
@@ -164,20 +164,20 @@ def test_a_missing_answer_is_noticed(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", oracle.WAYS)
-def test_a_document_answered_twice_is_noticed(by: str) -> None:
+def test_document_answered_twice_is_noticed(by: str) -> None:
     lines = answers(expected())
     lines.append(answer(lines, "movies", by, 31))
     assert [mismatch.found for mismatch in judge(lines).mismatches] == ["again"]
 
 
-def test_a_document_that_should_not_be_there_is_noticed() -> None:
+def test_unexpected_document_is_noticed() -> None:
     lines = answers(expected())
     answer(lines, "movies", "key", 41)["document"] = {"title": "ghost"}
     (mismatch,) = judge(lines).mismatches
     assert (mismatch.expected, mismatch.found) == ("absent", "a document")
 
 
-def test_a_document_answered_as_absent_is_noticed() -> None:
+def test_document_answered_as_absent_is_noticed() -> None:
     lines = answers(expected())
     answer(lines, "movies", "key", 31)["document"] = None
     (mismatch,) = judge(lines).mismatches
@@ -196,7 +196,7 @@ def test_right_figures_pass() -> None:
     assert oracle.compare_figures(expected(), "rust", right_figures()).mismatches == []
 
 
-def test_a_wrong_count_user_or_ranking_is_noticed() -> None:
+def test_wrong_count_user_or_ranking_is_noticed() -> None:
     def found(**wrong: object) -> list[str]:
         figures = right_figures() | wrong
         return [m.field for m in oracle.compare_figures(expected(), "rust", figures).mismatches]

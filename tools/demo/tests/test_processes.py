@@ -19,20 +19,20 @@ def start(tmp_path: Path) -> Start:
     return lambda script: Child("child", [sys.executable, "-u", "-c", script], tmp_path)
 
 
-def test_messages_are_heard_in_order_and_others_are_passed_over(start: Start) -> None:
+def test_messages_are_received_in_order_and_others_are_skipped(start: Start) -> None:
     child = start('print(\'{"a": {"n": 1}}\'); print(\'{"b": {"n": 2}}\')')
     assert child.await_message("b", 30.0) == {"n": 2}
     child.await_end(30.0)
 
 
-def test_a_child_hears_what_is_sent(start: Start) -> None:
+def test_child_receives_sent_messages(start: Start) -> None:
     child = start("import sys; print(sys.stdin.readline(), flush=True)")
     child.send("finish", {"n": 3})
     assert child.message(30.0) == ("finish", {"n": 3})
     child.stop()
 
 
-def test_silence_ends_at_its_bound(start: Start) -> None:
+def test_wait_for_a_silent_child_ends_at_its_deadline(start: Start) -> None:
     child = start("import time; time.sleep(600)")
     assert child.line(0) is None
     with pytest.raises(DemoError, match="no 'ready' within"):
@@ -40,7 +40,7 @@ def test_silence_ends_at_its_bound(start: Start) -> None:
     assert child.stop() == -signal.SIGTERM
 
 
-def test_an_early_end_is_told_with_its_code_and_the_log_is_kept(start: Start) -> None:
+def test_early_end_is_reported_with_its_code_and_the_log_remains(start: Start) -> None:
     child = start("import sys; print('broken', file=sys.stderr); sys.exit(3)")
     with pytest.raises(DemoError, match="exit code 3"):
         child.await_message("ready", 30.0)
@@ -49,7 +49,7 @@ def test_an_early_end_is_told_with_its_code_and_the_log_is_kept(start: Start) ->
     assert child.last_words() == "broken"
 
 
-def test_what_is_no_message_is_refused(start: Start) -> None:
+def test_invalid_message_is_refused(start: Start) -> None:
     for words in ("hello", "[1]", "{}"):
         child = start(f"print({words!r})")
         with pytest.raises(DemoError, match="no message"):
@@ -57,7 +57,7 @@ def test_what_is_no_message_is_refused(start: Start) -> None:
         child.await_end(30.0)
 
 
-def test_a_child_that_ignores_sigterm_is_killed(start: Start) -> None:
+def test_child_that_ignores_sigterm_is_killed(start: Start) -> None:
     child = start(
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print('{\"ready\": {}}'); time.sleep(600)"
@@ -66,12 +66,12 @@ def test_a_child_that_ignores_sigterm_is_killed(start: Start) -> None:
     assert child.stop(0.2) == -signal.SIGKILL
 
 
-def test_a_missing_program_names_the_fix(tmp_path: Path) -> None:
+def test_missing_program_names_the_fix(tmp_path: Path) -> None:
     with pytest.raises(DemoError, match="make demo"):
         Child("nobody", [str(tmp_path / "nothing")], tmp_path)
 
 
-def test_a_signal_waits_until_a_start_is_remembered() -> None:
+def test_signal_waits_until_a_started_child_is_registered() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     interrupts = Interrupts()
     try:
@@ -87,7 +87,7 @@ def test_a_signal_waits_until_a_start_is_remembered() -> None:
             signal.signal(number, handler)
 
 
-def test_a_signal_outside_a_start_raises_at_once() -> None:
+def test_signal_outside_a_start_raises_at_once() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         Interrupts().install()
@@ -98,7 +98,7 @@ def test_a_signal_outside_a_start_raises_at_once() -> None:
             signal.signal(number, handler)
 
 
-def test_a_check_passes_over_lines_and_tells_an_end(start: Start) -> None:
+def test_check_skips_lines_and_reports_an_end(start: Start) -> None:
     child = start("import sys; print('hello', flush=True); sys.stdin.readline()")
     child.check()
     child.send("end", {})

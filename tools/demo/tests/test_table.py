@@ -20,7 +20,7 @@ READER: dict[str, Any] = {
 }
 
 
-def test_piped_output_is_a_line_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_output_has_one_line_a_second(capsys: pytest.CaptureFixture[str]) -> None:
     display = table.display(Console(file=io.StringIO()))
     picture = table.Picture(total=200_008)
     with display:
@@ -35,7 +35,7 @@ def test_piped_output_is_a_line_a_second(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-def test_a_terminal_gets_a_table() -> None:
+def test_terminal_shows_a_table() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100)
     display = table.display(console)
@@ -57,7 +57,7 @@ def test_results_name_every_measure_of_every_language(capsys: pytest.CaptureFixt
     assert lines[-1] == "note: fits in cache"
 
 
-def test_the_freshness_of_features_is_one_plain_line() -> None:
+def test_feature_freshness_is_one_plain_line() -> None:
     line = table.feature_line({"samples": 1412, "p50_us": 60_900.0, "p99_us": 130_200.0})
     told = "insert acknowledged to value visible in a reader"
     assert line == f"features: {told}: p50 61 ms, p99 130 ms (1,412 samples)"

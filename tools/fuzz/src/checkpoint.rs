@@ -15,7 +15,7 @@ use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, F
 use forebay_core::clock::{ManualClock, Timestamp};
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{
-    ClientId, Epoch, FieldId, LogId, PartitionId, PartitionRef, SchemaVersion, Sequence, StoreId,
+    ClientId, FieldId, LogId, PartitionId, PartitionRef, SchemaVersion, Sequence, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Definition, StoreSpec};
@@ -171,8 +171,7 @@ fn definition() -> Definition {
 }
 
 fn entry(log_id: LogId, version: u32, body: EntryBody) -> Bytes {
-    let schema_version = SchemaVersion(version);
-    let entry = Entry { log_id, epoch: Epoch(0), schema_version, source: None, body };
+    let entry = Entry::original(log_id, SchemaVersion(version), body);
     encode_entry(&entry).expect("a small entry")
 }
 
@@ -240,7 +239,7 @@ async fn make_sound() -> Vec<u8> {
     let (world, disk) = (World::with_puts(4).await, new_disk());
     let reader = world.open(&disk).await;
     tokio::time::sleep(OPENING).await;
-    reader.shut_down(OPENING).await.expect("a close on a good disk");
+    reader.close(OPENING).await.expect("a close on a good disk");
     let files = disk.files(Path::new(DIR)).expect("a directory");
     let checkpoint = files.iter().find(|path| path.extension().is_some());
     disk.bytes(checkpoint.expect("a checkpoint")).expect("a file to read")
@@ -253,7 +252,7 @@ async fn open_over(bytes: Vec<u8>, is_sealed: bool) {
     file.write_at(&bytes, 0).expect("room on the disk");
     let reader = world.open(&disk).await;
     tokio::time::sleep(OPENING).await;
-    let found = reader.metrics().records.checkpoints;
+    let found = reader.metrics().counts.checkpoints;
     let was_opened = found.restored == 1;
     assert!(was_opened || found.damaged + found.ignored == 1, "{found:?}");
     let described = |bytes: &[u8]| {
@@ -270,7 +269,7 @@ async fn open_over(bytes: Vec<u8>, is_sealed: bool) {
         tokio::time::sleep(OPENING).await;
     }
     assert!(is_sealed || read_all(&reader, is_sealed), "the damage stays");
-    reader.shut_down(OPENING).await.expect("a close on a good disk");
+    reader.close(OPENING).await.expect("a close on a good disk");
 }
 
 /// Reads every document; returns whether all were readable. The documents of a checkpoint that was
@@ -295,7 +294,7 @@ fn read_all(reader: &Reader, is_sealed: bool) -> bool {
     let mut is_whole = true;
     for number in 1..=6_i64 {
         let key = format!("key-{number}");
-        match reader.get(key.as_str()) {
+        match reader.get_document(key.as_str()) {
             Ok(found) if !is_sealed => {
                 let found = found.expect("every document of the log");
                 assert_eq!(found.value(FieldId(1)), Some(&Value::Int64(number)));

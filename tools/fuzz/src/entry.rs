@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, Blocked, Documents, PartitionState, Record, Schemas};
+use forebay_core::fold::{FoldEffects, FoldError, PartitionState, Record, RowLookup, Schemas};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::key::KeyType;
 use forebay_core::layout::Layout;
@@ -33,7 +33,7 @@ impl Schemas for Versions {
 #[derive(Default)]
 struct Rows(BTreeMap<Vec<u8>, Vec<u8>>);
 
-impl Documents for Rows {
+impl RowLookup for Rows {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(self.0.get(key).map(Cow::from))
     }
@@ -110,7 +110,7 @@ fn apply(entry: &Entry) {
     let Some(first) = apply_once(&mut state, &mut rows, entry) else { return };
     let before = state.clone();
     let Some(second) = apply_once(&mut state, &mut rows, entry) else {
-        panic!("an applied entry is blocked when it is applied again");
+        panic!("an applied entry fails when it is applied again");
     };
     if first.skipped.is_some() || entry.source.is_some() {
         assert!(second.skipped.is_some(), "a skipped or copied entry is skipped again");
@@ -121,29 +121,29 @@ fn apply(entry: &Entry) {
     assert_eq!((state.dedup, state.partition_time), (before.dedup, before.partition_time));
 }
 
-fn apply_once(state: &mut PartitionState, rows: &mut Rows, entry: &Entry) -> Option<Applied> {
+fn apply_once(state: &mut PartitionState, rows: &mut Rows, entry: &Entry) -> Option<FoldEffects> {
     let before = state.clone();
     let append_time = Timestamp::from_micros(1_000);
     let offset = state.offset_applied;
     let record = Record { offset, append_time, entry: Ok(entry.clone()) };
     match state.apply(record, rows, &*VERSIONS) {
-        Ok(applied) => {
-            for (key, row) in &applied.writes {
+        Ok(effects) => {
+            for (key, row) in &effects.writes {
                 match row {
                     Some(row) => rows.0.insert(key.as_bytes().to_vec(), row.clone()),
                     None => rows.0.remove(key.as_bytes()),
                 };
             }
-            if applied.skipped.is_none() && !matches!(entry.body, EntryBody::Changes(_)) {
-                assert!(applied.writes.is_empty());
+            if effects.skipped.is_none() && !matches!(entry.body, EntryBody::Changes(_)) {
+                assert!(effects.writes.is_empty());
             }
-            Some(applied)
+            Some(effects)
         }
-        Err(Blocked::NeedsDefinition(version)) => {
+        Err(FoldError::NeedsDefinition(version)) => {
             assert!(version > SchemaVersion(2), "{version} is known");
             assert_eq!(*state, before);
             None
         }
-        Err(blocked) => panic!("{blocked:?}"),
+        Err(error) => panic!("{error:?}"),
     }
 }

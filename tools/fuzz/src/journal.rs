@@ -12,7 +12,7 @@ use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_log::disk::SimDisk;
 use forebay_log::disk::sim::Loss;
-use forebay_log::embedded::CommitMode;
+use forebay_log::embedded_log::CommitMode;
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, ReadLimit};
 
 const STORE: StoreId = StoreId(1);

@@ -11,10 +11,10 @@ use forebay_core::change::{Entry, EntryBody};
 use forebay_core::clock::{ManualClock, Timestamp};
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{
-    Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId,
+    LogId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId,
 };
 use forebay_log::disk::SimDisk;
-use forebay_log::embedded::CommitMode;
+use forebay_log::embedded_log::CommitMode;
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, ReadLimit};
 use forebay_wire::entry::encode_entry;
 
@@ -82,8 +82,7 @@ async fn open(disk: &SimDisk) -> forebay_core::Result<EmbeddedLog> {
 
 fn entry(number: u64) -> Bytes {
     let body = if number == 0 { EntryBody::LogHeader } else { EntryBody::Heartbeat };
-    let schema_version = SchemaVersion(number as u32);
-    let entry = Entry { log_id: LogId(7), epoch: Epoch(0), schema_version, source: None, body };
+    let entry = Entry::original(LogId(7), SchemaVersion(number as u32), body);
     encode_entry(&entry).expect("a small entry")
 }
 

@@ -6,7 +6,7 @@ use forebay_core::fold::PartitionState;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::key::KeyType;
 use forebay_core::key_order::KeyOrder;
-use forebay_core::state_rows::{Followed, HEAD, Head};
+use forebay_core::state_rows::{FollowState, HEAD, Head};
 
 /// Returns the first byte of an input with a stored key of such a store.
 pub fn how_of_key(primary: KeyType, partition: Option<KeyType>) -> u8 {
@@ -51,9 +51,9 @@ fn state_row(rest: &[u8]) {
     }
     let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
     let state = PartitionState::new(at, PartitionCount(1));
-    let mut resumed = Head::of(&state, Followed::default(), 0).into_resumed();
-    if let Err(error) = resumed.take_row(key, row) {
+    let mut restored = Head::of(&state, FollowState::default(), 0).into_restored();
+    if let Err(error) = restored.take_row(key, row) {
         assert_eq!(error.code(), ErrorCode::Corrupt);
-        assert_eq!(resumed.state, state);
+        assert_eq!(restored.state, state);
     }
 }

@@ -12,8 +12,8 @@ use forebay_sketch::{AggregateState, Aggregates, EventOrder, Tile};
 /// vectors.
 static AGGREGATES: LazyLock<Aggregates> = LazyLock::new(|| {
     use AggregateKind as Kind;
-    let distinct = Kind::DistinctCount { lg_k: 8, bounds: Some(2) };
-    let quantiles = Kind::Quantiles { ranks: vec![0.0, 0.25, 0.5, 0.99, 1.0], k: 50 };
+    let distinct = Kind::ApproxCountDistinct { lg_k: 8, confidence_stddevs: Some(2) };
+    let quantiles = Kind::ApproxQuantile { q: vec![0.0, 0.25, 0.5, 0.99, 1.0], k: 50 };
     let top = Kind::TopK { count: 3, lg_counters: 5 };
     let last = Kind::LastN { count: 3 };
     let of = [

@@ -180,7 +180,7 @@ fn messages() -> Inputs {
         ttl_us: None,
     };
     let batch = ClientBatch { client: ClientId(1 << 90), changes: vec![change.clone()] };
-    let position = Position { epoch: Epoch(1), offset: Offset(2), place: 3 };
+    let position = Position { epoch: Epoch(1), offset: Offset(2), index_in_entry: 3 };
     let error = Error::limit_exceeded("too long; shorten it", 5, 6).with_store("users");
     let value = v1::Value::from(&Value::VectorF32(vec![f32::NAN, 0.5]));
     let alteration = Alteration::DropFieldsByPrefix("old_".to_owned());
@@ -189,7 +189,7 @@ fn messages() -> Inputs {
         position,
         previous: Some(position),
         append_time: Timestamp::from_micros(-1),
-        is_moved: true,
+        is_forwarded: true,
     };
     let record = ControlRecord::Define(Box::new(definition.clone()));
     let by_name = [
@@ -282,7 +282,8 @@ fn tiles() -> Inputs {
     let which = |vector: &Json| {
         specs.iter().position(|spec| {
             let input = spec.input().map(ScalarType::name);
-            vector["kind"] == *spec.kind().name() && vector["input"].as_str() == input
+            vector["kind"] == *vectors::aggregate_name(spec.kind())
+                && vector["input"].as_str() == input
         })
     };
     let mut inputs = Inputs::new();
@@ -292,7 +293,7 @@ fn tiles() -> Inputs {
     for (number, vector) in held["states"].as_array().unwrap().iter().enumerate() {
         let Some(which) = which(vector) else { continue };
         let state = bytes_of(&vector["state_hex"]);
-        let name = format!("state-{number}-{}", specs[which].kind().name());
+        let name = format!("state-{number}-{}", vectors::aggregate_name(specs[which].kind()));
         inputs.insert(name, input(which, &state));
         states[which] = state;
     }
@@ -304,7 +305,7 @@ fn tiles() -> Inputs {
     let held: Json = vectors::read("sketches-java.json");
     for (number, vector) in held["sketches"].as_array().unwrap().iter().enumerate() {
         let Some(which) = which(vector) else { continue };
-        let before: &[u8] = match specs[which].kind().name() {
+        let before: &[u8] = match vectors::aggregate_name(specs[which].kind()) {
             "distinct_count" => &[1, 6],
             "quantiles" => &[1, 7, 0, 0],
             _ => &[1, 8],
@@ -328,7 +329,7 @@ fn is_update() -> bool {
 }
 
 #[test]
-fn the_corpus_starts_from_the_vectors() {
+fn corpus_starts_from_the_vectors() {
     let made = [
         rows(),
         entries(),
@@ -362,7 +363,7 @@ fn the_corpus_starts_from_the_vectors() {
 /// Proves that every input of the corpus passes, including inputs that once broke a promise, which
 /// stay in the corpus under the name of that promise.
 #[test]
-fn every_input_of_the_corpus_holds() {
+fn every_corpus_input_passes() {
     for (target, run) in TARGETS {
         let inputs = held(target);
         assert!(is_update() || !inputs.is_empty(), "no corpus for {target}");
@@ -375,6 +376,6 @@ fn every_input_of_the_corpus_holds() {
 
 #[test]
 #[should_panic(expected = "the canary is found")]
-fn the_canary_is_there_to_be_found() {
+fn fuzzer_canary_can_be_found() {
     forebay_fuzz::canary(b"reed warbler");
 }

@@ -118,7 +118,7 @@ properties! {
 }
 
 #[test]
-fn every_target_has_its_property() {
+fn every_target_has_a_property() {
     let targets: Vec<_> = TARGETS.iter().map(|(target, _)| *target).collect();
     assert_eq!(TESTED, targets);
 }

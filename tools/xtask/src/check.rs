@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_rule_names_the_known_rules() {
+    fn unknown_rule_is_an_error_that_names_the_known_rules() {
         let nowhere = Workspace { root: std::env::temp_dir() };
         let problem = run(&nowhere, &["formats".to_owned()]).unwrap_err();
         assert!(problem.contains("clippy"), "{problem}");

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn exempt_library_is_known_by_its_whole_name() {
+    fn exempt_library_is_recognized_by_its_whole_name() {
         assert!(is_exempt("/r/serde-1.0.2") && is_exempt("/t/clients/python"));
         assert!(!is_exempt("/r/serde-saphyr-2.2.0") && !is_exempt("/r/tokio-1.54.1"));
     }

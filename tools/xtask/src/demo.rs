@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::form::Form;
 use crate::java;
 use crate::process::{self, Outcome};
+use crate::stage::Form;
 use crate::suite::{Suite, parse_suite_lines};
 use crate::suite_output::show;
 use crate::workspace::Workspace;
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_passes_only_by_its_last_line() {
+    fn demo_passes_only_by_its_last_line() {
         assert!(verdict(&outcome(true, "a\ndemo: OK\n\n")).is_ok());
         assert!(verdict(&outcome(true, "demo: OK\nbut then\n")).is_err());
         assert!(verdict(&outcome(false, "demo: OK\n")).is_err());
     }
 
     #[test]
-    fn the_plant_passes_only_when_the_oracle_caught_it() {
+    fn planted_fault_passes_only_if_the_oracle_caught_it() {
         assert!(plant_verdict(&outcome(false, "oracle: mismatch in users 7\n")).is_ok());
         assert!(plant_verdict(&outcome(false, "connection refused\n")).is_err());
         assert!(plant_verdict(&outcome(true, "oracle: mismatch\ndemo: OK\n")).is_err());

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_passes_when_it_ran_and_nothing_broke() {
+    fn fuzz_target_passes_if_it_ran_without_a_crash() {
         let ran = "INFO: Seed: 1\nstat::number_of_executed_units: 435\n";
         assert_eq!(verdict(&outcome(true, ran), "row_decode"), Ok(()));
         let idle = "stat::number_of_executed_units: 0\n";
@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_names_the_input_that_replays_it() {
+    fn crash_names_the_input_that_replays_it() {
         let crash = "panicked\nartifact_prefix='x'; Test unit written to target/fuzz/a/crash-1\n";
         let problem = verdict(&outcome(false, crash), "a").unwrap_err();
         assert!(problem.contains("target/debug/fuzz_a target/fuzz/a/crash-1"), "{problem}");
     }
 
     #[test]
-    fn a_canary_that_lives_is_a_failure() {
+    fn canary_that_survives_is_a_failure() {
         assert!(canary_verdict(&outcome(true, "Done 5 runs")).is_err());
         assert!(canary_verdict(&outcome(false, "ERROR: out-of-memory")).is_err());
         assert_eq!(canary_verdict(&outcome(false, "panicked: the canary is found")), Ok(()));

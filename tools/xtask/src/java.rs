@@ -200,7 +200,7 @@ mod tests {
         0.263 s -- in io.forebay.ATest\n[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 1\n";
 
     #[test]
-    fn the_jdks_of_a_run_are_named() {
+    fn jdks_of_a_run_are_named() {
         let maven = "Apache Maven 3.8.7\nJava version: 17.0.1, vendor: V, runtime: /j\nOS name\n";
         let both = jdks(maven, Some(Path::new("/jdk-25")));
         assert_eq!(
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_changes_with_any_file_below_and_a_missing_one_names_the_fix() {
+    fn stamp_covers_all_files_and_a_missing_folder_names_the_fix() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
         fs::create_dir(&inner).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn each_class_is_a_suite_and_the_sum_is_none() {
+    fn each_class_is_a_suite_and_the_sum_is_not() {
         let suites = suites("jdk", GOOD, true, "exit 0");
         assert_eq!(suites.len(), 1);
         assert_eq!(suites[0].name, "clients/java/jdk/ATest");

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_refuses_what_the_design_refuses() {
+    fn layer_rule_refuses_forbidden_edges() {
         let index = layer(Some(1), "libs/index");
         let log = layer(Some(2), "libs/log");
         let core = layer(Some(0), "libs/core");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_the_rest_of_a_name() {
+    fn star_matches_the_rest_of_a_name() {
         assert!(matches("datafusion*", "datafusion-common"));
         assert!(matches("rocksdb", "rocksdb") && !matches("rocksdb", "librocksdb-sys"));
     }

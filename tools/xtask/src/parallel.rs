@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_item_is_run_once_and_an_error_ends_it() {
+    fn each_item_is_run_once_and_an_error_ends_the_run() {
         let items: Vec<u32> = (0..50).collect();
         let mut sum = 0;
         let all = run_parallel(

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn both_streams_are_kept_in_the_order_written() {
+    fn both_output_streams_are_captured_in_written_order() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("deep/out.log");
         let bound = Duration::from_secs(20);
@@ -211,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_not_ok() {
+    fn failed_command_is_not_ok() {
         let outcome = inherit(&mut shell("exit 3"), Duration::from_secs(20)).unwrap();
         assert!(!outcome.ok && !outcome.timed_out);
         assert!(outcome.ending.contains('3'), "{}", outcome.ending);
     }
 
     #[test]
-    fn the_bound_ends_the_child_and_its_children() {
+    fn time_limit_ends_the_child_and_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("out.log");
         let script = "sleep 300 & echo $!; wait";
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn read_gives_the_standard_error_of_a_failure() {
+    fn read_returns_the_standard_error_of_a_failure() {
         assert_eq!(read(&mut shell("echo fine")).unwrap(), "fine\n");
         let problem = read(&mut shell("echo broken >&2; exit 1")).unwrap_err();
         assert!(problem.contains("broken"), "{problem}");

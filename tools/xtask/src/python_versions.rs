@@ -6,10 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::form::Form;
 use crate::parallel::run_parallel;
 use crate::process;
-use crate::python::{Interpreter, tested};
+use crate::pytest::{Interpreter, tested};
+use crate::stage::Form;
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
 
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn environments_are_found_in_the_order_of_their_versions() {
+    fn environments_are_found_in_version_order() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(found(&folder.path().join("none")), [0; 0]);
         for name in ["3.13", "3.9", "3.10", "other", "3.x"] {

@@ -63,19 +63,19 @@ mod tests {
     }
 
     #[test]
-    fn equal_versions_are_no_problem() {
+    fn equal_versions_have_no_problem() {
         assert_eq!(differences(&texts("1.2.3", "1.2.3", "1.2.3", "1.2.3")), Vec::<String>::new());
     }
 
     #[test]
-    fn another_version_is_named_with_its_file() {
+    fn differing_version_is_named_with_its_file() {
         let found = differences(&texts("1.2.3", "1.2.4", "1.2.3", "1.2.3"));
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains(POM) && found[0].contains("1.2.4"), "{found:?}");
     }
 
     #[test]
-    fn a_file_without_a_version_is_a_problem() {
+    fn file_without_a_version_is_a_problem() {
         let mut some = texts("1.2.3", "1.2.3", "1.2.3", "1.2.3");
         some[3] = "nothing".to_owned();
         assert_eq!(differences(&some).len(), 1);

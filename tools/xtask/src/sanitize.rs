@@ -47,7 +47,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         flags: "",
         options: ("ASAN_OPTIONS", "detect_stack_use_after_return=1"),
         planted: "use-after-free",
-        test: "table::tests::a_guard_keeps_what_it_found_and_lets_go_of_nothing_else",
+        test: "table::tests::guard_pins_only_its_retired_memory",
         finding: "ERROR: AddressSanitizer: use-after-poison",
     },
     Sanitizer {
@@ -61,7 +61,7 @@ const SANITIZERS: [Sanitizer; 2] = [
                 halt_on_error=1",
         ),
         planted: "race",
-        test: "table::tests::readers_beside_growth_and_reclaim_miss_nothing",
+        test: "table::tests::readers_during_growth_and_reclaim_miss_no_document",
         finding: "WARNING: ThreadSanitizer: data race",
     },
 ];
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_planted_fault_must_be_found_and_fail_the_run() {
+    fn planted_fault_must_be_found_and_fail_the_run() {
         let outcome = |ok, output: &str| {
             let (ending, output) = ("exit code 66".to_owned(), output.to_owned());
             Outcome { ok, timed_out: false, ending, output }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sanitizer_builds_apart_from_everything_else() {
+    fn each_sanitizer_builds_in_its_own_folder() {
         let target = Path::new("target");
         let folders = SANITIZERS.map(|sanitizer| sanitizer.folder(target));
         assert_ne!(folders[0], folders[1]);

@@ -64,8 +64,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_has_found_no_planted_fault_is_a_problem() {
-        let found = "running 2 tests\ntest a_copy_that_is_not_compared_is_found ... ok\n";
+    fn run_without_a_found_planted_fault_is_a_problem() {
+        let found = "running 2 tests\ntest planted_copy_without_comparison_is_found ... ok\n";
         assert_eq!(problem(found), None);
         let none = found.replace("ok", "FAILED");
         assert!(problem(&none).unwrap().contains("planted"));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_build_in_a_target_folder_of_their_own() {
+    fn schedules_build_in_their_own_target_folder() {
         let workspace = Workspace { root: std::env::temp_dir() };
         let command = build(&workspace, Path::new("target"));
         let own = |name: &str, value: &str| {

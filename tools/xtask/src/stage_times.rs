@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::stages::{STAGES, Stage};
+use crate::stage::Stage;
 use crate::workspace::Workspace;
 
 const PAGE: &str = "CONTRIBUTING.md";
@@ -15,12 +15,13 @@ const HEAD: &str =
     "| stage | budget cold | budget warm | last cold | last warm |\n|---|---|---|---|---|\n";
 
 /// Prints the times, warns of a stage that exceeds its budget by a quarter, and updates the table
-/// if all stages ran.
+/// if all of these stages ran.
 ///
 /// # Errors
 /// Returns an error if the page has no table, or cannot be written.
 pub fn report(
     workspace: &Workspace,
+    stages: &[Stage],
     is_cold: bool,
     times: &[(&Stage, Duration)],
 ) -> Result<(), String> {
@@ -32,12 +33,12 @@ pub fn report(
     times.iter().filter_map(|(stage, time)| warning(stage, is_cold, *time)).for_each(|warning| {
         println!("{warning}");
     });
-    if times.len() < STAGES.len() {
+    if times.len() < stages.len() {
         return Ok(());
     }
     let path = workspace.root.join(PAGE);
     let page = fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
-    let updated = updated(&page, is_cold, times)?;
+    let updated = updated(&page, stages, is_cold, times)?;
     if updated == page {
         return Ok(());
     }
@@ -61,7 +62,12 @@ fn warning(stage: &Stage, is_cold: bool, time: Duration) -> Option<String> {
 }
 
 /// Returns the page with this run's times in the table.
-fn updated(page: &str, is_cold: bool, times: &[(&Stage, Duration)]) -> Result<String, String> {
+fn updated(
+    page: &str,
+    stages: &[Stage],
+    is_cold: bool,
+    times: &[(&Stage, Duration)],
+) -> Result<String, String> {
     let missing = || format!("{PAGE} has no table; fix: add the lines {BEGIN} and {END}");
     let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
     let (table, after) = rest.split_once(END).ok_or_else(missing)?;
@@ -70,7 +76,7 @@ fn updated(page: &str, is_cold: bool, times: &[(&Stage, Duration)]) -> Result<St
         let cell = row.and_then(|row| row.split('|').nth(column)).unwrap_or(" ");
         cell.trim().to_owned()
     };
-    let sum = |cold: bool| STAGES.iter().map(|stage| budget(stage, cold)).sum::<Duration>();
+    let sum = |cold: bool| stages.iter().map(|stage| budget(stage, cold)).sum::<Duration>();
     let mut rows = String::from(HEAD);
     let total: Duration = times.iter().map(|(_, time)| *time).sum();
     let named = times
@@ -95,13 +101,14 @@ fn minutes(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stages::STAGES;
 
     fn all(seconds: u64) -> Vec<(&'static Stage, Duration)> {
         STAGES.iter().map(|stage| (stage, Duration::from_secs(seconds))).collect()
     }
 
     #[test]
-    fn stage_over_its_budget_by_a_quarter_is_warned_of() {
+    fn stage_over_its_budget_by_a_quarter_gets_a_warning() {
         let stage = &STAGES[0];
         let budget = budget(stage, true);
         assert_eq!(warning(stage, true, budget + budget / 5), None);
@@ -110,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_writes_its_own_column_alone() {
+    fn run_writes_only_its_own_column() {
         let page = format!("before\n{BEGIN}\n{END}\nafter\n");
-        let cold = updated(&page, true, &all(61)).unwrap();
-        let both = updated(&cold, false, &all(5)).unwrap();
+        let cold = updated(&page, STAGES, true, &all(61)).unwrap();
+        let both = updated(&cold, STAGES, false, &all(5)).unwrap();
         let row = both.lines().find(|line| line.starts_with("| setup |")).unwrap();
         assert!(row.ends_with("| 1:01 | 0:05 |"), "{row}");
         assert!(both.starts_with("before\n") && both.ends_with("\nafter\n"));
-        assert_eq!(updated(&both, false, &all(5)).unwrap(), both);
-        assert!(updated("no table", true, &all(1)).is_err());
+        assert_eq!(updated(&both, STAGES, false, &all(5)).unwrap(), both);
+        assert!(updated("no table", STAGES, true, &all(1)).is_err());
     }
 }

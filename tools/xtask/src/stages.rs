@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::clock::Stopwatch;
-use crate::form::Form;
+use crate::stage::{Form, Run, Stage};
 use crate::suite::{Counts, Suite, parse_libtest};
 use crate::suite_output::{ended, failures, show, tell_again};
 use crate::workspace::{BUILD_BOUND, Workspace};
@@ -15,21 +15,6 @@ use crate::{
     bazel, check, compiled_twice, demo, engine_logs, java, process, python, schedules, stage_times,
     unit,
 };
-
-/// Function that runs a stage.
-pub type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
-
-/// A stage of `make test`.
-pub struct Stage {
-    /// The name, for `--only` and the table of times.
-    pub name: &'static str,
-    /// Stages that must succeed first.
-    pub needs: &'static [&'static str],
-    /// The budget in seconds on two cores: from an empty target folder, and with nothing changed.
-    pub budget_s: (u64, u64),
-    /// The work of the stage, which prints its suites by [`show`].
-    pub run: Run,
-}
 
 const fn stage(
     name: &'static str,
@@ -80,7 +65,7 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     engine_logs::clear(workspace)?;
     let is_cold = !unit::was_built(workspace)?;
     let (counts, times) = walk(workspace, &chosen);
-    stage_times::report(workspace, is_cold, &times)?;
+    stage_times::report(workspace, STAGES, is_cold, &times)?;
     let failed = failures();
     if !failed.is_empty() {
         println!("{failed}");
@@ -171,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_need_skips_all_that_stands_on_it() {
+    fn failed_need_skips_all_dependent_stages() {
         let stages = [
             stage("one", &[], (1, 1), good),
             stage("two", &[], (1, 1), bad),
@@ -183,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_stage_is_an_error_that_names_the_fix() {
+    fn unknown_stage_is_an_error_that_names_the_fix() {
         let problem = run(&nowhere(), &["units".to_owned()]).unwrap_err();
         assert!(problem.contains("--only list"), "{problem}");
     }
 
     #[test]
-    fn every_need_stands_earlier_in_the_table() {
+    fn every_need_precedes_its_stage_in_the_table() {
         for (place, stage) in STAGES.iter().enumerate() {
             for need in stage.needs {
                 assert!(STAGES[..place].iter().any(|earlier| earlier.name == *need), "{need}");
@@ -198,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_without_doc_tests_fails() {
+    fn tree_without_doc_tests_fails() {
         let empty = "   Doc-tests forebay_core\n\nrunning 0 tests\n\ntest result: ok. 0 passed; \
             0 failed; 0 ignored; 0 measured; 0 filtered out\n";
         assert!(!doc_suites(empty, true, "exit 0")[0].passed());

@@ -226,13 +226,13 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn a_binary_by_itself_gives_one_unnamed_suite() {
+    fn output_of_one_binary_gives_one_unnamed_suite() {
         let text = "\nrunning 2 tests\n..\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 m";
         assert_eq!(parse_libtest(text), [suite("", 2, 0, 0)]);
     }
 
     #[test]
-    fn a_suite_without_a_result_died() {
+    fn suite_without_a_result_fails() {
         let text = "running 2 tests\ntest a ... ok\nmemory allocation failed\n";
         let suites = parse_libtest(text);
         assert_eq!(suites.len(), 1);
@@ -242,13 +242,13 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn noise_before_the_result_does_not_hide_it() {
+    fn noise_before_the_result_does_not_hide_the_result() {
         let text = "running 1 test\nprogress 3%test result: ok. 1 passed; 0 failed; 0 ignored";
         assert_eq!(parse_libtest(text), [suite("", 1, 0, 0)]);
     }
 
     #[test]
-    fn a_suite_that_ran_nothing_fails_and_says_so() {
+    fn empty_suite_fails_and_reports_the_cause() {
         let empty = suite("core/unit", 0, 0, 0);
         assert!(!empty.passed());
         assert_eq!(empty.counts(), Counts { passed: 0, failed: 1, skipped: 0 });
@@ -256,7 +256,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn our_own_lines_are_read_and_written_alike() {
+    fn suite_lines_round_trip() {
         let line = suite("sim", 100, 2, 0).to_string();
         assert_eq!(line, "suite sim: ran 100, failed 2");
         assert_eq!(parse_suite_lines(&format!("hello\n{line}\n")), [suite("sim", 100, 2, 0)]);
@@ -264,7 +264,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn findings_name_what_failed_and_say_why() {
+    fn findings_name_failures_and_their_causes() {
         let text = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\n---- b stdout ----\n\n\
             thread 'b' (7) panicked at src/lib.rs:3:5:\nleft is not right\n  note\n";
         let panicked = "thread 'b' (7) panicked at src/lib.rs:3:5:";
@@ -276,7 +276,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn the_closing_line_has_its_exact_form() {
+    fn closing_line_has_its_exact_form() {
         let mut counts = Counts::default();
         counts.add(suite("a", 3, 1, 0).counts());
         assert_eq!(counts.to_string(), "2 passed, 1 failed");

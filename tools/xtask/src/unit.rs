@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_is_whole_once_each_test_has_a_binary() {
+    fn build_is_whole_once_each_test_has_a_binary() {
         let folder = tempfile::tempdir().unwrap();
         let tests = || ["codec_test", "round-trip"].into_iter();
         assert!(!holds_binaries(&folder.path().join("missing"), tests()));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_binary_passes_only_without_tests_in_its_sources() {
+    fn empty_binary_passes_only_without_tests_in_its_sources() {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("src");
         fs::create_dir_all(source.join("deep")).unwrap();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_that_dies_is_a_failed_suite() {
+    fn dead_binary_is_a_failed_suite() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("dies.sh");
         fs::write(&script, "#!/bin/sh\necho 'running 2 tests'\nexit 101\n").unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn cargo_messages_give_tests_and_leave_benchmarks_out() {
+    fn cargo_messages_list_tests_without_benchmarks() {
         let message = |kind: &str, test: bool| {
             serde_json::json!({
                 "reason": "compiler-artifact", "profile": {"test": test},

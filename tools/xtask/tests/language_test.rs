@@ -64,7 +64,7 @@ fn passes(rule: Rule, file: &str, text: &str) {
 }
 
 #[test]
-fn a_comment_without_a_subject() {
+fn comment_without_a_subject_is_refused() {
     let rule = language::subjects;
     planted(rule, LIB, "//! A log.\n//!\n//! What is read is kept.\n", &[":3:", "\"What is read"]);
     planted(rule, LIB, "/// A log that\n/// waits. Its end\n/// is open.\n", &[":2:", "\"Its end"]);
@@ -88,7 +88,7 @@ fn a_comment_without_a_subject() {
 }
 
 #[test]
-fn markdown_without_a_subject() {
+fn markdown_without_a_subject_is_refused() {
     let rule = language::subjects;
     planted(rule, "README.md", "# Tree\n\nIt grows. What\nfalls is kept.\n", &[":3:", "\"What"]);
     planted(rule, "README.md", "# What grows\n", &[":1:", "What grows"]);
@@ -98,7 +98,7 @@ fn markdown_without_a_subject() {
 }
 
 #[test]
-fn a_message_without_a_subject() {
+fn message_without_a_subject_is_refused() {
     let rule = language::subjects;
     planted(rule, LIB, "fn f() { panic!(\"what was read is gone: {a}\") }\n", &[":1:", "what was"]);
     let test = "#[cfg(test)]\nmod tests {\n    const A: &str = \"what was read is gone\";\n}\n";
@@ -108,7 +108,7 @@ fn a_message_without_a_subject() {
 }
 
 #[test]
-fn sentences_with_a_subject() {
+fn sentences_with_a_subject_pass() {
     let rule = language::subjects;
     for text in [
         "The reader waits for what is read.",
@@ -128,7 +128,7 @@ fn sentences_with_a_subject() {
 }
 
 #[test]
-fn a_bare_name() {
+fn bare_name_is_refused() {
     let rule = language::type_names;
     planted(rule, LIB, "//! A log.\nstruct Held<T>(T);\n", &[":2:", "type Held"]);
     planted(rule, LIB, "pub(crate) enum How { A }\n", &["type How"]);
@@ -144,7 +144,7 @@ fn a_bare_name() {
 }
 
 #[test]
-fn nouns_are_names() {
+fn nouns_pass_as_names() {
     let rule = language::type_names;
     passes(rule, LIB, "struct HeldLock;\nenum Encoding { Held }\nstruct Ring;\nmod held_lock {}\n");
     passes(rule, LIB, "impl Iterator for Log {\n    type Pending = u8;\n}\n// struct Held;\n");
@@ -153,7 +153,7 @@ fn nouns_are_names() {
 }
 
 #[test]
-fn a_second_definition() {
+fn second_definition_is_refused() {
     let rule = language::one_definition;
     let found = problems(rule, &[("libs/a/src/b.rs", "enum Log { A }\n")]);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -170,8 +170,12 @@ fn a_second_definition() {
 }
 
 #[test]
-fn definitions_that_do_not_meet() {
+fn definitions_in_separate_scopes_pass() {
     let rule = language::one_definition;
+    let java = |outer: &str| format!("package a;\nclass {outer} {{ static class Builder {{}} }}\n");
+    let (first, second) = (java("A"), java("B"));
+    let found = problems(rule, &[("clients/A.java", &first), ("clients/B.java", &second)]);
+    assert_eq!(found, [] as [String; 0]);
     let other = [("libs/b/Cargo.toml", ""), ("libs/b/src/lib.rs", "struct Log;\n")];
     assert_eq!(problems(rule, &other), Vec::<String>::new());
     passes(rule, "libs/a/tests/b.rs", "struct Log;\n");
@@ -184,7 +188,7 @@ fn definitions_that_do_not_meet() {
 }
 
 #[test]
-fn a_citation_of_nothing() {
+fn broken_citation_is_refused() {
     let rule = language::citations;
     planted(rule, "tools/a.md", "# A\n\nSee [b](b.md).\n", &["tools/a.md:3:", "b.md"]);
     planted(rule, "tools/a.md", "See [b](README.md#less-of-them).\n", &["no heading"]);
@@ -200,7 +204,7 @@ fn a_citation_of_nothing() {
 }
 
 #[test]
-fn citations_of_the_tree() {
+fn citations_of_the_tree_pass() {
     let rule = language::citations;
     for text in [
         "See [b](../README.md), [c](README.md#more-of-them) and [d](#a).",
@@ -223,7 +227,7 @@ fn commit(root: &Path, subject: &str) {
 }
 
 #[test]
-fn a_commit_without_an_imperative() {
+fn commit_without_an_imperative_is_refused() {
     let rule = language::commit_subjects;
     let (folder, workspace) = tree();
     let root = folder.path();
@@ -253,7 +257,7 @@ fn a_commit_without_an_imperative() {
 }
 
 #[test]
-fn a_shallow_clone_has_no_history() {
+fn shallow_clone_has_no_commits_to_check() {
     let (folder, workspace) = tree();
     git(folder.path(), &["add", "."]);
     git(folder.path(), &["commit", "-q", "-m", "Add the tree"]);
@@ -268,7 +272,7 @@ fn a_shallow_clone_has_no_history() {
 }
 
 #[test]
-fn exceptions_only_shrink() {
+fn exceptions_may_only_shrink() {
     let rule = language::type_names;
     let file = ("libs/a/src/held.rs", "struct Held;\n");
     let entry = "[type-names]\n\"libs/a/src/held.rs\" = [\"Held\", \"held\"]\n";
@@ -284,7 +288,7 @@ fn exceptions_only_shrink() {
 }
 
 #[test]
-fn the_measure_has_a_gate() {
+fn measure_has_a_limit() {
     let (folder, workspace) = tree();
     assert_eq!(language::run(&workspace, true, false), Ok(()));
     write(folder.path(), LIB, "//! What is read is kept.\n\npub struct Log;\n");

@@ -72,13 +72,13 @@ fn only_problem(workspace: &Workspace, words: &[&str]) {
 }
 
 #[test]
-fn a_tree_in_order_has_no_problem() {
+fn tree_in_order_has_no_problem() {
     let (_folder, workspace) = tree();
     assert_eq!(problems(&workspace), Vec::<String>::new());
 }
 
 #[test]
-fn an_upward_edge() {
+fn upward_edge_is_refused() {
     let (folder, workspace) = tree();
     let edge = "[dependencies]\nforebay-core.path = '../core'\n\
         forebay-writer-service = { path = '../../services/writer' }";
@@ -90,7 +90,7 @@ fn an_upward_edge() {
 }
 
 #[test]
-fn the_testkit_as_a_normal_dependency() {
+fn testkit_as_a_normal_dependency_is_refused() {
     let (folder, workspace) = tree();
     let edge = "[dependencies]\nforebay-testkit.path = '../testkit'";
     package(folder.path(), "libs/log", "forebay-log", edge);
@@ -101,7 +101,7 @@ fn the_testkit_as_a_normal_dependency() {
 }
 
 #[test]
-fn an_upward_edge_of_a_build_script() {
+fn upward_edge_of_a_build_script_is_refused() {
     let (folder, workspace) = tree();
     let edge = "[build-dependencies]\nforebay-log.path = '../log'";
     package(folder.path(), "libs/core", "forebay-core", edge);
@@ -110,14 +110,14 @@ fn an_upward_edge_of_a_build_script() {
 }
 
 #[test]
-fn a_package_without_a_row() {
+fn package_without_a_row_is_refused() {
     let (folder, workspace) = tree();
     package(folder.path(), "libs/utils", "forebay-utils", "");
     only_problem(&workspace, &["forebay-utils is not in ARCHITECTURE.md"]);
 }
 
 #[test]
-fn a_package_in_another_folder() {
+fn package_in_another_folder_is_refused() {
     let (folder, workspace) = tree();
     fs::rename(folder.path().join("libs/core"), folder.path().join("libs/heart")).unwrap();
     package(folder.path(), "libs/log", "forebay-log", "");
@@ -125,7 +125,7 @@ fn a_package_in_another_folder() {
 }
 
 #[test]
-fn a_forbidden_package_reached_through_another() {
+fn forbidden_package_reached_through_another_is_refused() {
     let (folder, workspace) = tree();
     let edge = "[dependencies]\nrocksdb.path = '../rocksdb'";
     package(folder.path(), "libs/core", "forebay-core", edge);

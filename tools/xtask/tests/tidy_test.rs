@@ -70,7 +70,7 @@ fn rust(body: &str) -> String {
 }
 
 #[test]
-fn a_file_without_an_opening() {
+fn file_without_an_opening_is_refused() {
     planted(LIB, "fn calm() {}\n", &[LIB, ":1:", "opening"]);
     planted(LIB, "//! A\n", &["opening"]);
     planted("proto/a.proto", "syntax = \"proto3\";\n", &["opening"]);
@@ -80,7 +80,7 @@ fn a_file_without_an_opening() {
 }
 
 #[test]
-fn a_long_function() {
+fn long_function_is_refused() {
     let body = "\n".repeat(70);
     planted(LIB, &rust(&format!("fn long() {{{body}}}")), &[":2:", "71-line function 'long'"]);
     let body = "    x = 1\n".repeat(70);
@@ -95,42 +95,42 @@ fn a_long_function() {
 }
 
 #[test]
-fn a_long_file() {
+fn long_file_is_refused() {
     planted(LIB, &rust(&"\n".repeat(799)), &["801 lines (limit 800)"]);
 }
 
 #[test]
-fn a_long_line() {
+fn long_line_is_refused() {
     planted(LIB, &rust(&format!("// {}", "é".repeat(98))), &[":2:", "101 columns"]);
 }
 
 #[test]
-fn postponed_work() {
+fn postponed_work_is_refused() {
     planted(LIB, &rust(concat!("// TO", "DO later")), &[":2:", concat!("TO", "DO")]);
     planted("tools/a.py", concat!("# A script with FIX", "ME in it\n"), &[concat!("FIX", "ME")]);
 }
 
 #[test]
-fn a_skipped_test() {
+fn skipped_test_is_refused() {
     planted(LIB, &rust(concat!("#[", "ignore = \"slow\"]")), &["skipped test"]);
     let java = concat!("/** A class to plant in. */\n@", "Disabled class A {}\n");
     planted("clients/A.java", java, &["skipped test"]);
 }
 
 #[test]
-fn a_machine_path() {
+fn machine_path_is_refused() {
     planted("bench/a.md", concat!("see /wo", "rk/main\n"), &["bench/a.md:1", "machine path"]);
     planted("bench/a.md", concat!("see `/ro", "ot/x`\n"), &["machine path"]);
 }
 
 #[test]
-fn a_registry_host() {
+fn registry_host_is_refused() {
     let text = concat!("index-url = https://pypi.org/", "simple\n");
     planted("tools/pip.conf", text, &["tools/pip.conf:1", "registry host"]);
 }
 
 #[test]
-fn unsafe_outside_the_fence() {
+fn unsafe_code_outside_the_fence_is_refused() {
     planted(LIB, &rust(concat!("fn a() { un", "safe { } }")), &[":2:", "unsafe outside"]);
     let (folder, workspace) = tree();
     write(folder.path(), "libs/index/src/lib.rs", &rust(concat!("fn a() { un", "safe { } }")));
@@ -139,7 +139,7 @@ fn unsafe_outside_the_fence() {
 }
 
 #[test]
-fn lints_of_its_own() {
+fn manifest_with_own_lints_is_refused() {
     planted(
         "libs/a/Cargo.toml",
         "[package]\nname = 'a'\n",
@@ -148,13 +148,13 @@ fn lints_of_its_own() {
 }
 
 #[test]
-fn a_stranger_at_the_top_level() {
+fn unknown_top_level_entry_is_refused() {
     planted("rust-toolchain.toml", "x", &["rust-toolchain.toml", "top level"]);
     planted("docs/a.md", "x", &["docs", "top level"]);
 }
 
 #[test]
-fn a_gap_at_the_top_level() {
+fn missing_top_level_entry_is_refused() {
     let (folder, workspace) = tree();
     fs::remove_file(folder.path().join("LICENSE")).unwrap();
     let problems = tidy::problems(&workspace).unwrap();
@@ -162,7 +162,7 @@ fn a_gap_at_the_top_level() {
 }
 
 #[test]
-fn an_ignored_file_is_not_looked_at() {
+fn ignored_file_is_not_checked() {
     let (folder, workspace) = tree();
     write(folder.path(), ".gitignore", "/target\n");
     write(folder.path(), "target/a.rs", "no opening here");

@@ -110,8 +110,8 @@ fn opened(entries: &str, value_bytes: &str, how: &str) -> Result<(), String> {
 }
 
 fn apply(data: Data) -> Result<(), String> {
-    let settled = Copy::fill(data).and_then(|mut copy| copy.settle().map(|()| copy));
-    let copy = RefCell::new(settled.map_err(|error| error.to_string())?);
+    let warm = Copy::fill(data).and_then(|mut copy| copy.warm_up().map(|()| copy));
+    let copy = RefCell::new(warm.map_err(|error| error.to_string())?);
     answer(data, &mut writes::contenders(&copy))
 }
 

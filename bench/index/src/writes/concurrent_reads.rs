@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_bench_report::Values;
-use forebay_core::fold::Applied;
+use forebay_core::fold::FoldEffects;
 use forebay_index::{CopyOut, DocumentKey, FieldHandle, Index};
 
 use super::{Copy, DocumentForm, words};
@@ -77,7 +77,7 @@ impl Chain {
 /// Reads concurrent with a writer that updates existing documents at a rate.
 pub struct ConcurrentReads {
     copy: Copy,
-    effects: Vec<Applied>,
+    effects: Vec<FoldEffects>,
     reader: Chain,
 }
 
@@ -128,7 +128,7 @@ impl ConcurrentReads {
 /// Writes until `ends` is set, each entry at its due time; returns updates per second.
 fn write_paced(
     copy: &mut Copy,
-    effects: &[Applied],
+    effects: &[FoldEffects],
     per_second: u64,
     ends: &AtomicBool,
 ) -> Result<f64, String> {
@@ -157,7 +157,7 @@ mod tests {
     const DATA: Data = Data { entries: 10_000, keys: Keys::Bytes16, value_bytes: 50 };
 
     #[test]
-    fn reads_beside_a_writer_find_their_documents() {
+    fn concurrent_reads_find_their_documents() {
         let mut beside = ConcurrentReads::fill(DATA).unwrap();
         assert!(beside.idle().unwrap().iter().any(|(name, p50)| name == "idle p50" && *p50 > 0.0));
         let values = beside.beside("10K/s", 10_000).unwrap();

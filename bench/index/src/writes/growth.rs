@@ -162,7 +162,7 @@ mod tests {
     use crate::data::Keys;
 
     #[test]
-    fn growth_comes_to_all_documents() {
+    fn growth_reaches_all_documents() {
         let data = Data { entries: 10_100, keys: Keys::Bytes16, value_bytes: 50 };
         let values = Growth::new(data, 1_000).grow().unwrap();
         let value = |of: &str| values.iter().find(|(name, _)| name == of).unwrap().1;

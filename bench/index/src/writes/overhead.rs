@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_measured() {
+    fn overhead_measures_every_form() {
         let data = Data { entries: 20_000, keys: Keys::Bytes16, value_bytes: 50 };
         let values = bytes_per_entry(data).unwrap();
         assert_eq!(values.len(), 6);

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_changes_a_twentieth_and_drops_a_hundredth() {
+    fn each_version_changes_one_in_20_and_drops_one_in_100() {
         assert_eq!(count(FIRST, DOCUMENTS), DOCUMENTS);
         for version in FIRST + 1..FIRST + MORE_MAX {
             let is_changed = |key: &u64| text_of(version, *key) != text_of(version - 1, *key);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_its_length_and_tells_its_version() {
+    fn text_has_its_length_and_names_its_version() {
         for (version, key) in [(FIRST, 0), (7, 40_000_007)] {
             let text = text_of(version, key);
             assert!(text.len() == 50 && text.starts_with(&beginning(version, key)), "{text}");

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapping_of_a_live_copy_is_one() {
+    fn shared_copy_mapping_is_recognized() {
         let line = "7f00-7f10 rw-s 00000000 00:1a 51   /dev/shm/forebay-00ff-01-0000-1 (deleted)";
         let mapping = LiveMapping::of(line).unwrap();
         let folder = Path::new("/dev/shm");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_copy_counts_once_and_for_as_long_as_it_is_mapped() {
+    fn shared_copy_counts_once_while_it_is_mapped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("forebay-00ff-01-0000-1");
         fs::write(&path, [7; 10_000]).unwrap();

@@ -230,7 +230,7 @@ async fn push(
 
 async fn drop_version(server: &Server, version: u64) -> Result<(), Failure> {
     let number = version.to_string();
-    let at = ["versions", "drop", "--node", server.address(), "--store", STORE, &number];
+    let at = ["version", "drop", "--node", server.address(), "--store", STORE, &number];
     forebayd(&at).await.map(drop)
 }
 
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_goals_name_these_rows() {
+    fn goals_name_the_push_rows() {
         let root = tree::root_of(Goals::FILE).unwrap();
         let goals = Goals::load(&root).unwrap();
         let of_goals: Vec<_> = goals.of("push").iter().map(|g| g.measure.clone()).collect();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_what_was_seen_is_its_median() {
+    fn middle_of_the_samples_is_their_median() {
         let seen = [3, 9, 1].map(|own| MemorySample { own, ..MemorySample::default() });
         assert_eq!(middle(&seen, MemorySample::held), 3.0);
     }

@@ -327,7 +327,7 @@ impl Reads {
 
 /// Returns a document's text.
 fn text_of(reader: &Reader, key: u64) -> Option<String> {
-    let document = reader.get(key as i64).ok()??;
+    let document = reader.get_document(key as i64).ok()??;
     match document.value(FieldId(1)) {
         Some(Value::String(text)) => Some(text.clone()),
         _ => None,
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_as_they_are_told() {
+    fn reader_lines_round_trip() {
         let some =
             Stretch { reads: 3, failed: 1, p99_us: 2.5, longest_us: 9.0, ..Stretch::default() };
         for told in [

@@ -13,15 +13,15 @@ use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, F
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{PartitionState, Record, Schemas};
 use forebay_core::id::{
-    ClientId, Epoch, FieldId, LogId, PartitionCount, PartitionId, PartitionRef, SchemaVersion,
-    Sequence, StoreId,
+    ClientId, FieldId, LogId, PartitionCount, PartitionId, PartitionRef, SchemaVersion, Sequence,
+    StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::layout::Layout;
 use forebay_core::row::Row;
 use forebay_core::schema::StoreSpec;
-use forebay_core::state_rows::Followed;
+use forebay_core::state_rows::FollowState;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use forebay_shard::{Resources, ShardDirectory, ShardWriter};
@@ -122,17 +122,17 @@ impl Shard {
     }
 
     fn apply(&mut self, schema_version: SchemaVersion, body: EntryBody) -> Result<()> {
-        let entry = Entry { log_id: LogId(1), epoch: Epoch(0), schema_version, source: None, body };
+        let entry = Entry::original(LogId(1), schema_version, body);
         let offset = self.state.offset_applied;
         let append_time = Timestamp::from_micros(offset.0 as i64);
         let record = Record { offset, append_time, entry: Ok(entry) };
         let applied = self
             .state
             .apply(record, &self.writer, &self.schema)
-            .map_err(|blocked| Error::internal(format!("{blocked:?}")))?;
+            .map_err(|error| Error::internal(format!("{error:?}")))?;
         let append_time = Some(append_time);
-        let followed = Followed { append_time, is_served: true, copy: 1, opened: None };
-        self.writer.apply(&applied, &self.state, followed)
+        let follow_state = FollowState { append_time, is_served: true, copy: 1, opened: None };
+        self.writer.apply(&applied, &self.state, follow_state)
     }
 
     fn get<T>(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::schema::{KeyType, StoreSpec, Value};
 use forebay::{Client, ClientOptions, ErrorCode, Store};
 use forebay_bench_micro::Failure;
@@ -74,7 +74,7 @@ impl<'r> Node<'r> {
         let store = self.clients[0].store(&name(value_bytes)).await?;
         let keys: Vec<String> = (0..u64::from(PARTITIONS) * 8).map(data::key).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        store.ordered()?.multi_get(&Read::latest(PATIENCE), &keys[..]).await?;
+        store.ordered()?.get_many(&ReadOptions::latest(PATIENCE), &keys[..]).await?;
         Ok(())
     }
 }
@@ -123,7 +123,7 @@ async fn operate(store: &Store, job: Job, operation: u64) -> Result<(), Failure>
         store.put(key.as_str()).set("value", value).send().await?;
         return Ok(());
     }
-    let found = store.ordered()?.get(&Read::local(), key.as_str()).await?;
+    let found = store.ordered()?.get(&ReadOptions::local(), key.as_str()).await?;
     let value = found.as_ref().and_then(|found| found.value(FieldId(1)));
     match value {
         Some(Value::Bytes(value)) => Ok(job.check(document, Some(value))?),

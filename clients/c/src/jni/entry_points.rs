@@ -7,7 +7,7 @@ use jni_sys::{JNIEnv, jclass, jint, jlong};
 use super::address::{at, text};
 
 /// Version of the entry points and structs; raised with each change of either.
-pub(super) const ABI_VERSION: jint = 12;
+pub(super) const ABI_VERSION: jint = 13;
 
 calls! {
     Java_io_forebay_JniCalls_close(id, error) =>
@@ -68,8 +68,8 @@ calls! {
             stream as u64, store as u64, at(change), at(sink), at(error));
     Java_io_forebay_JniCalls_streamFlush(stream, summary, error) =>
         crate::async_write::fb_stream_flush(stream as u64, at(summary), at(error));
-    Java_io_forebay_JniCalls_storeSelect(store, select, read, selected, error) =>
-        crate::select::fb_store_select(store as u64, at(select), at(read), at(selected), at(error));
+    Java_io_forebay_JniCalls_storeSelect(store, query, read, result, error) =>
+        crate::select::fb_store_select(store as u64, at(query), at(read), at(result), at(error));
     Java_io_forebay_JniCalls_readerOpen(client, options, reader, error) =>
         crate::reader::fb_reader_open(client as u64, at(options), at(reader), at(error));
     Java_io_forebay_JniCalls_readerAwaitReady(reader, timeout_ms, error) =>
@@ -80,8 +80,8 @@ calls! {
     Java_io_forebay_JniCalls_readerField(reader, name, name_length, asked, field, r#type, error) =>
         crate::reader::fb_reader_field(
             reader as u64, text(name, name_length), asked as u32, at(field), at(r#type), at(error));
-    Java_io_forebay_JniCalls_readerPartition(reader, key, partition, error) =>
-        crate::reader::fb_reader_partition(reader as u64, at(key), at(partition), at(error));
+    Java_io_forebay_JniCalls_readerPartitionOf(reader, key, partition, error) =>
+        crate::reader::fb_reader_partition_of(reader as u64, at(key), at(partition), at(error));
     Java_io_forebay_JniCalls_readerDefinition(reader, definition, error) =>
         crate::reader::fb_reader_definition(reader as u64, at(definition), at(error));
     Java_io_forebay_JniCalls_readerSchemaVersion(reader, version, error) =>
@@ -111,9 +111,9 @@ calls! {
     Java_io_forebay_JniCalls_readerGetDocuments(reader, keys, read, documents, error) =>
         crate::batch_read::fb_reader_get_documents(
             reader as u64, at(keys), at(read), at(documents), at(error));
-    Java_io_forebay_JniCalls_planOpen(
+    Java_io_forebay_JniCalls_gatherPlanOpen(
         reader, fields, field_count, cell, lossy, plan, width, error) =>
-        crate::batch_read::fb_plan_open(
+        crate::batch_read::fb_gather_plan_open(
             reader as u64, at(fields), field_count as u64, cell as u32, lossy as u32, at(plan),
             at(width), at(error));
     Java_io_forebay_JniCalls_readerGatherFloat(
@@ -131,8 +131,8 @@ calls! {
         crate::batch_read::fb_reader_gather_i64(
             reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
             at(statuses), at(cells), at(error));
-    Java_io_forebay_JniCalls_planColumns(plan, columns, error) =>
-        crate::batch_read::fb_plan_columns(plan as u64, at(columns), at(error));
+    Java_io_forebay_JniCalls_gatherPlanColumns(plan, columns, error) =>
+        crate::batch_read::fb_gather_plan_columns(plan as u64, at(columns), at(error));
     Java_io_forebay_JniCalls_scanOpen(reader, scan, error) =>
         crate::batch_read::fb_scan_open(reader as u64, at(scan), at(error));
     Java_io_forebay_JniCalls_scanNext(
@@ -145,17 +145,18 @@ calls! {
     Java_io_forebay_JniCalls_readerVerify(reader, partition, timeout_ms, verified, error) =>
         crate::verify::fb_reader_verify(
             reader as u64, partition as u32, timeout_ms as u64, at(verified), at(error));
-    Java_io_forebay_JniCalls_memoryOpen(spec, rows, row_count, reader, store, error) =>
-        crate::memory::fb_memory_open(
+    Java_io_forebay_JniCalls_testReaderOpen(spec, rows, row_count, reader, store, error) =>
+        crate::memory::fb_test_reader_open(
             at(spec), at(rows), row_count as u64, at(reader), at(store), at(error));
-    Java_io_forebay_JniCalls_memoryClock(reader, now_us, error) =>
-        crate::memory::fb_memory_clock(reader as u64, at(now_us), at(error));
-    Java_io_forebay_JniCalls_memorySetClock(reader, now_us, error) =>
-        crate::memory::fb_memory_set_clock(reader as u64, now_us, at(error));
-    Java_io_forebay_JniCalls_memoryForce(reader, state, age_ms, error) =>
-        crate::memory::fb_memory_force(reader as u64, state as u32, age_ms as u64, at(error));
-    Java_io_forebay_JniCalls_memoryAlter(
+    Java_io_forebay_JniCalls_testReaderClock(reader, now_us, error) =>
+        crate::memory::fb_test_reader_clock(reader as u64, at(now_us), at(error));
+    Java_io_forebay_JniCalls_testReaderSetClock(reader, now_us, error) =>
+        crate::memory::fb_test_reader_set_clock(reader as u64, now_us, at(error));
+    Java_io_forebay_JniCalls_testReaderSimulate(reader, state, age_ms, error) =>
+        crate::memory::fb_test_reader_simulate(
+            reader as u64, state as u32, age_ms as u64, at(error));
+    Java_io_forebay_JniCalls_testReaderAlter(
         reader, alterations, alteration_count, definition, error) =>
-        crate::memory::fb_memory_alter(
+        crate::memory::fb_test_reader_alter(
             reader as u64, at(alterations), alteration_count as u64, at(definition), at(error));
 }

@@ -17,7 +17,12 @@ def _orders(client: forebay.Client) -> forebay.Store:
         FieldSpec("class", "int32", allowed=[1, 2, 3]),
     ]
     return client.create_stream(
-        new_name(), columns, partitions=3, event_time="at", log_window=3600, log_bytes=1 << 40
+        new_name(),
+        columns,
+        partitions=3,
+        event_time="at",
+        log_retention=3600,
+        log_retention_bytes=1 << 40,
     )
 
 
@@ -27,11 +32,11 @@ def _column(definition: forebay.Definition, name: str) -> forebay.Field:
     return column
 
 
-def test_stream_definition(client: forebay.Client) -> None:
+def test_stream_is_described_as_created_and_altered(client: forebay.Client) -> None:
     definition = _orders(client).definition
     name = definition.name
     assert definition.stream and definition.event_time == "at" and not definition.key_value
-    assert (definition.log_window, definition.log_bytes) == (3600, 1 << 40)
+    assert (definition.log_retention, definition.log_retention_bytes) == (3600, 1 << 40)
     city = _column(definition, "city")
     assert city.required and city.index == "exact"
     device = _column(definition, "device")
@@ -40,10 +45,10 @@ def test_stream_definition(client: forebay.Client) -> None:
     assert client.describe_store(name) == definition
     assert definition in client.list_stores()
     set_rules = Alteration.set_rules("class", required=True, allowed=[4], index="range")
-    altered = client.alter_store(name, [set_rules, Alteration.set_options(log_bytes=1)])
+    altered = client.alter_store(name, [set_rules, Alteration.set_options(log_retention_bytes=1)])
     column = _column(altered, "class")
     assert (column.type, column.required, column.allowed) == ("int32", True, (4,))
-    assert (column.index, altered.log_bytes, altered.log_window) == ("range", 1, None)
+    assert (column.index, altered.log_retention_bytes, altered.log_retention) == ("range", 1, None)
     assert client.describe_store(name) == altered
     with pytest.raises(forebay.InvalidArgumentError) as refused:
         client.alter_store(name, [Alteration.set_rules("class", allowed=["four"])])
@@ -54,22 +59,23 @@ def test_stream_definition(client: forebay.Client) -> None:
         client.create_stream(new_name(), {"n": "int64"}, event_time="at")
 
 
-def test_stream_inserts(client: forebay.Client) -> None:
+def test_stream_appends_every_event_with_its_own_token(client: forebay.Client) -> None:
     orders = _orders(client)
     event: dict[str, Any] = {"city": "Rome", "class": 2}
     first, second = orders.insert("user-1", event), orders.insert("user-1", event)
     assert first.result == second.result == "appended" and first.token != second.token
     batch = orders.batch(forebay.insert(f"user-{number % 7}", event) for number in range(100))
-    results = [result.result for result in batch.complete().results]  # type: ignore[union-attr]
+    complete = batch.require_complete().results
+    results = [result.result for result in complete]  # type: ignore[union-attr]
     assert results == ["appended"] * 100
     with orders.write_stream() as stream:
         for _ in range(100):
             stream.send(forebay.insert("user-1", event))
         summary = stream.flush()
-    assert (summary.settled, summary.condition_failed, summary.failed) == (100, 0, 0)
+    assert (summary.resolved, summary.condition_failed, summary.failed) == (100, 0, 0)
 
 
-def test_stream_refusals(client: forebay.Client) -> None:
+def test_stream_refuses_events_against_its_rules(client: forebay.Client) -> None:
     orders = _orders(client)
     event = {"city": "Rome"}
     refused = [

@@ -14,7 +14,7 @@ import pytest
 from testing import Server, Stores, new_name
 
 
-def test_close_twice(server: Server, stores: Stores) -> None:
+def test_second_close_changes_nothing(server: Server, stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     reader.close()
     reader.close()
@@ -25,10 +25,10 @@ def test_close_twice(server: Server, stores: Stores) -> None:
         own.close()
 
 
-def test_use_after_close(server: Server, stores: Stores) -> None:
+def test_calls_after_close_are_closed(server: Server, stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     token = store.upsert("k", {"a": 1}).token
-    plan, handle, iteration = reader.plan(["a"], "int64"), reader.field("a"), reader.scan()
+    plan, handle, scan = reader.plan_gather(["a"], "int64"), reader.field("a"), reader.scan()
     reader.close()
     client = forebay.Client(server.endpoint)
     stream = client.store(store.definition.name).write_stream()
@@ -42,15 +42,15 @@ def test_use_after_close(server: Server, stores: Stores) -> None:
         lambda: reader.get_many(["k"], "a"),
         lambda: reader.get_documents(["k"]),
         lambda: reader.gather(plan, ["k"]),
-        lambda: reader.plan(["a"], "int64"),
+        lambda: reader.plan_gather(["a"], "int64"),
         lambda: reader.field("a"),
-        lambda: next(iteration),
+        lambda: next(scan),
         lambda: reader.await_ready(1),
         lambda: reader.await_token(token, 1),
         lambda: reader.is_ready,
         lambda: reader.status(),
         lambda: reader.metrics(),
-        lambda: reader.schema(),
+        lambda: reader.definition,
         lambda: client.store("a"),
         lambda: client.list_stores(),
         lambda: client.create_store(new_name(), {}),
@@ -64,12 +64,14 @@ def test_use_after_close(server: Server, stores: Stores) -> None:
             call()
 
 
-def test_close_during_reads(stores: Stores) -> None:
+def test_close_ends_concurrent_reads_with_answer_or_closed(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "s": "string"})
-    store.batch(forebay.upsert(f"k{at}", {"a": at, "s": "x" * at}) for at in range(200)).complete()
+    store.batch(
+        forebay.upsert(f"k{at}", {"a": at, "s": "x" * at}) for at in range(200)
+    ).require_complete()
     keys = [f"k{at}" for at in range(200)]
     reader.get_documents(keys, latest=True)
-    plan = reader.plan(["a"], "int64")
+    plan = reader.plan_gather(["a"], "int64")
     reads: list[Callable[[], object]] = [
         lambda: reader.get("k7", "a"),
         lambda: reader.get_many(keys, "s"),
@@ -97,7 +99,7 @@ def test_close_during_reads(stores: Stores) -> None:
         assert [ending.result(30) for ending in endings] == ["Closed"] * len(endings)
 
 
-def test_reader_restart(server: Server, stores: Stores) -> None:
+def test_reopened_reader_answers_as_before(server: Server, stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     for round_ in range(3):
         token = store.upsert(f"k{round_}", {"a": round_}).token
@@ -109,34 +111,34 @@ def test_reader_restart(server: Server, stores: Stores) -> None:
     reader.close()
 
 
-def test_restart_from_checkpoint(stores: Stores, tmp_path: Path) -> None:
+def test_reader_restarts_from_its_checkpoints(stores: Stores, tmp_path: Path) -> None:
     store, _ = stores.create({"n": "int64"})
     name, keys = store.definition.name, [f"k{at}" for at in range(20)]
 
     def increment_all() -> bytes:
         changes = (forebay.upsert(key, {"n": forebay.increment(1)}) for key in keys)
-        return store.batch(changes).complete().token
+        return store.batch(changes).require_complete().token
 
     for round_ in range(1, 4):
         token = increment_all()
         # The interval is so long that only the close writes checkpoints.
-        reader = stores.client.reader(name, checkpoint_dir=tmp_path, checkpoint_every=1e6)
+        reader = stores.client.reader(name, checkpoint_dir=tmp_path, checkpoint_interval=1e6)
         reader.await_ready(30)
         assert reader.get_many(keys, "n", after=token) == [2 * round_ - 1] * 20
         with stores.client.reader(name, checkpoint_dir=tmp_path) as second:
             second.await_ready(30)
             assert second.get_many(keys, "n") == [2 * round_ - 1] * 20
-            assert second.metrics().records.applied == 0
+            assert second.metrics().counts.records_applied == 0
         for partition in reader.status().partitions:
             counts = partition.counts
             assert counts.checkpoints.restored == (round_ > 1)
-            assert (counts.applied >= partition.offset_applied) == (round_ == 1)
+            assert (counts.records_applied >= partition.offset_applied) == (round_ == 1)
         reader.close()
         assert len(list(tmp_path.glob("*.checkpoint"))) == 2
         increment_all()
 
 
-def test_server_restart(own_server: Server) -> None:
+def test_reader_survives_a_server_restart(own_server: Server) -> None:
     with forebay.Client(own_server.endpoint, deadline=30) as client:
         store = client.create_store(new_name(), {"n": "int64"}, partitions=2)
         with client.reader(store.definition.name) as reader:
@@ -148,7 +150,7 @@ def test_server_restart(own_server: Server) -> None:
                     total += 1
                 own_server.kill()
                 with ThreadPoolExecutor(1) as pool:
-                    # The write is sent while the node is down, and settles once the node is back.
+                    # The write is sent while the node is down, and resolved once the node is back.
                     change = {"n": forebay.increment(1)}
                     sending = pool.submit(store.upsert, "k", change)
                     own_server.restart()
@@ -158,11 +160,11 @@ def test_server_restart(own_server: Server) -> None:
             assert reader.get("k", "n", latest=True, timeout=30) == total
 
 
-def test_many_threads_one_reader(stores: Stores) -> None:
+def test_many_threads_share_one_reader(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "b": "int64", "s": "string"})
     store.upsert("k", {"a": 0, "b": 0, "s": "0"})
     reader.get("k", "a", latest=True)
-    plan = reader.plan(["a", "b"], "int64")
+    plan = reader.plan_gather(["a", "b"], "int64")
     stop = threading.Event()
 
     def read(_: int) -> int:
@@ -187,7 +189,7 @@ def test_many_threads_one_reader(stores: Stores) -> None:
         assert all(reader.result(30) > 0 for reader in readers)
 
 
-def test_unreachable_server(own_server: Server) -> None:
+def test_unreachable_server_is_unavailable_in_time(own_server: Server) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -204,15 +206,15 @@ def test_unreachable_server(own_server: Server) -> None:
             store.upsert("k", {"a": 1}, deadline=0.5)
         own_server.restart()
         if raised.value.pending is not None:
-            outcome = store.retry(raised.value).complete()
+            outcome = store.retry(raised.value).require_complete()
             assert len(outcome.results) == 1
 
 
-def test_typed_errors(stores: Stores) -> None:
+def test_errors_carry_class_context_and_advice(stores: Stores) -> None:
     store, reader = stores.create({"a": "int32"})
     name = store.definition.name
     secret = "do-not-show-this"
-    plan = reader.plan(["a"], "int32")
+    plan = reader.plan_gather(["a"], "int32")
     other, _ = stores.create({"a": "int32"})
     failures: list[tuple[type[forebay.ForebayError], Callable[[], object], dict[str, object]]] = [
         (

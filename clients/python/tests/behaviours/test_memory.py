@@ -41,7 +41,7 @@ def written() -> Iterator[forebay.Change]:
             yield forebay.delete(key)
 
 
-def test_in_memory_ready() -> None:
+def test_in_memory_reader_is_ready_with_its_rows() -> None:
     rows = {f"k{place}": {"a": place} for place in range(100)}
     with forebay.Reader.in_memory(FIELDS, rows) as reader:
         assert reader.is_ready
@@ -57,7 +57,7 @@ def test_in_memory_ready() -> None:
         forebay.Reader.in_memory(FIELDS, {7: {"a": 1}})
 
 
-def test_in_memory_writes() -> None:
+def test_in_memory_writes_have_the_meaning_of_store_writes() -> None:
     reader = forebay.Reader.in_memory(FIELDS, [forebay.put("k", {"a": 1})], versioned=True)
     store = reader.as_store()
     fields = {"a": forebay.increment(4), "l": forebay.list_append([1, 2, 3], 2)}
@@ -79,7 +79,7 @@ def test_in_memory_writes() -> None:
     assert reader.get_document("k") is None
     keys = [f"k{place}" for place in range(3_000)]
     once = [forebay.upsert(key, {"a": forebay.increment(1)}) for key in keys]
-    assert len(reader.batch(once + once).complete().results) == 6_000
+    assert len(reader.batch(once + once).require_complete().results) == 6_000
     assert reader.get_many(keys, "a") == [2] * 3_000
     with pytest.raises(forebay.NotFoundError):
         store.upsert("k", {"c": 1})
@@ -90,7 +90,7 @@ def test_in_memory_writes() -> None:
         reader.get("k", "a", after=foreign)
 
 
-def test_in_memory_clock() -> None:
+def test_in_memory_clock_moves_only_on_request() -> None:
     row = forebay.put("k", {"a": 1}, ttl=10)
     reader = forebay.Reader.in_memory(FIELDS, [row])
     began = reader.clock
@@ -112,11 +112,11 @@ def test_in_memory_clock() -> None:
     assert reader.is_ready
 
 
-def test_in_memory_alterations() -> None:
+def test_in_memory_reader_accepts_alterations() -> None:
     fields = {"x_a": "int32", "x_b": "int32", "y": "int32"}
     rows = {"k": {"x_a": 1, "x_b": 2, "y": 3}}
-    reader = forebay.Reader.in_memory(fields, rows, log_window=60)
-    assert reader.schema().log_window == 60
+    reader = forebay.Reader.in_memory(fields, rows, log_retention=60)
+    assert reader.definition.log_retention == 60
     narrow, dropped = reader.field("y", "int32"), reader.field("x_a")
     altered = reader.alter(
         [
@@ -136,8 +136,8 @@ def test_in_memory_alterations() -> None:
     assert reader.get_document("k") == {"z": 1 << 40, "n": "new"}
     with pytest.raises(forebay.NotFoundError):
         reader.alter([Alteration.drop_field("y2")])
-    assert reader.alter([Alteration.drop_all()]).log_window == 60
-    assert reader.alter([Alteration.set_options()]).log_window is None
+    assert reader.alter([Alteration.drop_all()]).log_retention == 60
+    assert reader.alter([Alteration.set_options()]).log_retention is None
     assert reader.get_document("k") is None
     reader.upsert("k", {"z": 5})
     assert reader.get_document("k") == {"z": 5}
@@ -148,7 +148,7 @@ def gathers_nothing(
 ) -> None:
     """Gather the field a with the default 5 for the keys k and l; assert that neither answers."""
     statuses, mask = np.zeros(2, np.uint8), np.full((2, 1), 9, np.uint8)
-    plan = reader.plan([("a", 5)], "int64")
+    plan = reader.plan_gather([("a", 5)], "int64")
     found = reader.gather(
         plan, ["k", "l"], statuses=statuses, mask=mask, max_staleness=max_staleness
     )
@@ -157,7 +157,7 @@ def gathers_nothing(
     assert mask.tolist() == [[0], [0]]
 
 
-def test_in_memory_not_ready() -> None:
+def test_in_memory_reader_simulates_not_ready() -> None:
     reader = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
     reader.simulate("not_ready")
     assert not reader.is_ready
@@ -184,7 +184,7 @@ def test_in_memory_not_ready() -> None:
     assert reader.get("k", "a") == 1
 
 
-def test_in_memory_stale() -> None:
+def test_in_memory_reader_simulates_staleness() -> None:
     reader = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
     reader.simulate("stale", age=HOUR)
     assert not reader.is_ready
@@ -207,7 +207,7 @@ def test_in_memory_stale() -> None:
     assert reader.is_ready
 
 
-def test_in_memory_closed() -> None:
+def test_in_memory_reader_simulates_closed() -> None:
     reader = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
     handle = reader.field("a")
     reader.simulate("closed")
@@ -227,10 +227,10 @@ def test_in_memory_closed() -> None:
         reader.upsert("k", {"a": 2})
 
 
-def test_in_memory_equals_a_node(stores: Stores) -> None:
+def test_in_memory_reader_answers_like_a_node(stores: Stores) -> None:
     types = {"visits": "int64", "score": "float64", "city": "string"}
     store, node = stores.create(types)
-    token = store.batch(written()).complete().token
+    token = store.batch(written()).require_complete().token
     node.await_token(token, 30)
     memory = forebay.Reader.in_memory(types, written(), partitions=2)
     asked = [f"k{place}" for place in range(45)]

@@ -36,15 +36,15 @@ def _orders(client: forebay.Client) -> tuple[forebay.Store, bytes]:
         if n < 11:
             event["price"] = n * 7 % 12 * 10  # 0, 10 to 110, in a different order.
         changes.append(forebay.insert(f"user-{n % 3}", event))
-    return orders, orders.batch(changes).complete().token
+    return orders, orders.batch(changes).require_complete().token
 
 
-def _seconds(selected: forebay.SelectResult) -> list[int]:
+def _seconds(selected: forebay.EventQueryResult) -> list[int]:
     """Return the seconds of the events' times."""
     return [int((event.time - _EPOCH).total_seconds()) for event in selected.events]
 
 
-def test_select_by_key(client: forebay.Client) -> None:
+def test_select_by_key_returns_the_events_of_the_key(client: forebay.Client) -> None:
     orders, token = _orders(client)
     selected = orders.select(key="user-1", after=token)
     names = [column.name for column in selected.columns]
@@ -63,7 +63,7 @@ def test_select_by_key(client: forebay.Client) -> None:
     assert orders.select(key="nobody").events == []
 
 
-def test_select_by_index(client: forebay.Client) -> None:
+def test_select_by_value_returns_events_with_the_value(client: forebay.Client) -> None:
     orders, token = _orders(client)
     assert _seconds(orders.select(equal=("class", 2), after=token)) == [2, 6, 10]
     assert orders.select(equal=("city", "Bern")).events == []
@@ -73,7 +73,7 @@ def test_select_by_index(client: forebay.Client) -> None:
     assert prices == [{"price": n * 7 % 12 * 10} for n in range(0, 12, 2)]
 
 
-def test_select_by_range(client: forebay.Client) -> None:
+def test_select_by_range_returns_events_between_two_values(client: forebay.Client) -> None:
     orders, token = _orders(client)
     assert _seconds(orders.select(between=("price", 20, 70), after=token)) == [2, 4, 6, 9]
     assert _seconds(orders.select(between=("price", None, 20))) == [0, 7]
@@ -82,7 +82,7 @@ def test_select_by_range(client: forebay.Client) -> None:
     assert orders.select(between=("price", 41, 60)).events == []
 
 
-def test_select_ordered(client: forebay.Client) -> None:
+def test_ordered_select_returns_the_first_events(client: forebay.Client) -> None:
     orders, token = _orders(client)
     rising = [0, 7, 2, 9, 4, 6, 1, 8, 3, 10, 5]
     assert _seconds(orders.select(order_by="price", after=token)) == [*rising, 11]
@@ -94,7 +94,7 @@ def test_select_ordered(client: forebay.Client) -> None:
     assert of_one.events[0].columns == {"city": "Oslo"}
 
 
-def test_select_in_a_time_span(client: forebay.Client) -> None:
+def test_select_by_time_returns_the_events_of_the_span(client: forebay.Client) -> None:
     orders, token = _orders(client)
     assert _seconds(orders.select(start=_second(3), end=_second(6), after=token)) == [3, 4, 5]
     turned = orders.select(start=_second(3), end=_second(6), descending=True)
@@ -108,7 +108,7 @@ def test_select_in_a_time_span(client: forebay.Client) -> None:
         orders.select(start=datetime(1970, 1, 1))
 
 
-def test_select_refusals(client: forebay.Client) -> None:
+def test_invalid_selects_are_refused(client: forebay.Client) -> None:
     orders, _ = _orders(client)
     unknown: list[dict[str, Any]] = [
         {"columns": ["price", "colour"]},
@@ -144,7 +144,7 @@ def test_select_refusals(client: forebay.Client) -> None:
     assert refused.value.store == documents.definition.name
 
 
-def test_select_after_token(client: forebay.Client) -> None:
+def test_select_after_a_token_finds_its_event(client: forebay.Client) -> None:
     orders, _ = _orders(client)
     for written in range(1, 4):
         token = orders.insert("own", {"at": _EPOCH}).token

@@ -14,14 +14,14 @@ KEY_BYTES_MAX = 64 * 1024
 VALUE_BYTES_MAX = 16 * 1024 * 1024
 
 
-def test_get_after_put(stores: Stores) -> None:
+def test_get_returns_exactly_the_put_fields(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "b": "int64"})
     store.put("k", {"a": 1, "b": 2})
     token = store.put("k", {"a": 3}).token
     assert reader.get_document("k", after=token) == {"a": 3}
 
 
-def test_get_after_upsert(stores: Stores) -> None:
+def test_get_returns_every_upserted_field(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "b": "string"})
     outcome = store.upsert("k", {"a": 1, "b": "x"})
     assert outcome.result == "appended"
@@ -29,14 +29,14 @@ def test_get_after_upsert(stores: Stores) -> None:
     assert reader.get_document("k") == {"a": 1, "b": "x"}
 
 
-def test_upsert_union(stores: Stores) -> None:
+def test_upserts_of_different_fields_add_up(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "b": "int64", "c": "int64"})
     store.upsert("k", {"a": 1, "b": 1})
     token = store.upsert("k", {"b": 2, "c": 3}).token
     assert reader.get_document("k", after=token) == {"a": 1, "b": 2, "c": 3}
 
 
-def test_delete_makes_absent(stores: Stores) -> None:
+def test_delete_makes_the_document_absent(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "b": "int64"})
     store.upsert("k", {"a": 1, "b": 1})
     assert reader.get_document("k", after=store.delete("k").token) is None
@@ -46,14 +46,14 @@ def test_delete_makes_absent(stores: Stores) -> None:
     assert reader.get_document("k", after=token) == {"b": 2}
 
 
-def test_remove_field(stores: Stores) -> None:
+def test_removed_field_is_absent_and_others_remain(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "b": "int64"})
     store.upsert("k", {"a": 1, "b": 2})
     token = store.upsert("k", {"a": ABSENT}).token
     assert reader.get_document("k", after=token) == {"b": 2}
 
 
-def test_all_value_types(stores: Stores) -> None:
+def test_every_value_type_is_read_as_written(stores: Stores) -> None:
     types = {
         "bool": "bool",
         "int32": "int32",
@@ -124,7 +124,7 @@ def test_all_value_types(stores: Stores) -> None:
     assert reader.get("k", "int32") == 7 and reader.get("k", "float32") == np.float32(0.1)
 
 
-def test_key_value_store(stores: Stores) -> None:
+def test_key_value_store_puts_gets_and_deletes_bytes(stores: Stores) -> None:
     store, reader = stores.create({}, key_value=True, key="bytes")
     store.put(b"empty", {"value": b""})
     token = store.put(b"k", {"value": b"\x00\xff"}).token
@@ -133,7 +133,7 @@ def test_key_value_store(stores: Stores) -> None:
     assert reader.get(b"k", "value", after=store.delete(b"k").token) is ABSENT
 
 
-def test_every_key_type(stores: Stores) -> None:
+def test_documents_are_found_under_every_key_type(stores: Stores) -> None:
     keys: dict[str, list[forebay.Key]] = {
         "string": ["", "a", "ß", "1"],
         "bytes": [b"", b"a", b"\xff\x00"],
@@ -142,12 +142,12 @@ def test_every_key_type(stores: Stores) -> None:
     for key_type, some in keys.items():
         store, reader = stores.create({"at": "int64"}, key=key_type, partitions=4)
         changes = [forebay.upsert(key, {"at": at}) for at, key in enumerate(some)]
-        token = store.batch(changes).complete().token
+        token = store.batch(changes).require_complete().token
         assert reader.get_many(some, "at", after=token) == list(range(len(some)))
         assert {key for key, _ in reader.scan()} == set(some)
 
 
-def test_partitioned_by_field(stores: Stores) -> None:
+def test_partition_key_is_required_with_every_key(stores: Stores) -> None:
     fields = {"tenant": "string", "n": "int64"}
     store, reader = stores.create(fields, partition_key="tenant", partitions=4)
     one, two = forebay.PartitionedKey("t1", "k"), ("t2", "k")
@@ -162,48 +162,48 @@ def test_partitioned_by_field(stores: Stores) -> None:
             call()
 
 
-def test_empty_key(stores: Stores) -> None:
+def test_empty_key_is_a_key(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     assert reader.get("", "a", after=store.upsert("", {"a": 1}).token) == 1
     store, reader = stores.create({"a": "int64"}, key="bytes")
     assert reader.get(b"", "a", after=store.upsert(b"", {"a": 1}).token) == 1
 
 
-def test_largest_key(stores: Stores) -> None:
+def test_largest_key_is_written_and_found(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     key = "k" * KEY_BYTES_MAX
     assert reader.get(key, "a", after=store.upsert(key, {"a": 1}).token) == 1
     assert reader.get(key[:-1], "a") is ABSENT
 
 
-def test_largest_value(stores: Stores) -> None:
+def test_largest_value_is_read_as_written(stores: Stores) -> None:
     store, reader = stores.create({"blob": "bytes"}, partitions=1)
     blob = np.random.default_rng(7).bytes(VALUE_BYTES_MAX)
     token = store.upsert("k", {"blob": blob}).token
     assert reader.get("k", "blob", after=token, timeout=30) == blob
 
 
-def test_non_utf8_key(stores: Stores) -> None:
+def test_non_utf8_bytes_are_a_key(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"}, key="bytes")
     keys = [b"\xff\xfe", b"\xc3\x28", b"\x00", "é".encode(), "e\u0301".encode()]
-    store.batch(forebay.upsert(key, {"a": at}) for at, key in enumerate(keys)).complete()
+    store.batch(forebay.upsert(key, {"a": at}) for at, key in enumerate(keys)).require_complete()
     assert reader.get_many(keys, "a", latest=True) == [0, 1, 2, 3, 4]
     assert reader.get(b"\xff", "a") is ABSENT
 
 
-def test_batch_writes(stores: Stores) -> None:
+def test_batch_answers_one_outcome_per_change_in_order(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     batch = [forebay.upsert(f"k{at}", {"a": at}) for at in range(3000)]
     batch.append(forebay.upsert("k0", {"a": forebay.increment(5)}))
     batch.append(forebay.put("k1", {"a": 9}, if_absent=True))
-    outcome = store.batch(batch).complete()
+    outcome = store.batch(batch).require_complete()
     results = [result.result for result in outcome.results]  # type: ignore[union-attr]
     assert results[:3001] == ["appended"] * 3001 and results[3001:] == ["condition_failed"]
     keys = [f"k{at}" for at in range(3000)]
     assert reader.get_many(keys, "a", after=outcome.token) == [5, *range(1, 3000)]
 
 
-def test_write_stream(stores: Stores) -> None:
+def test_stream_acknowledges_every_write_once_in_order(stores: Stores) -> None:
     store, reader = stores.create({"n": "int64", "order": "list<int64>"})
     # The stream has less space than there are writes: sending waits for space, never for its own
     # write.
@@ -217,7 +217,7 @@ def test_write_stream(stores: Stores) -> None:
         taken = stream.send(forebay.upsert("k0", {"n": 1}, if_absent=True))
         summary = stream.flush()
         last = stream.send(forebay.upsert("k1", {"n": forebay.increment(1)}))
-    assert (summary.settled, summary.condition_failed, summary.failed) == (2001, 1, 0)
+    assert (summary.resolved, summary.condition_failed, summary.failed) == (2001, 1, 0)
     assert all(acknowledgement.is_known for acknowledgement in [*acknowledgements, taken, last])
     results = [acknowledgement.outcome().result for acknowledgement in acknowledgements]
     assert results == ["appended"] * 2000
@@ -229,7 +229,7 @@ def test_write_stream(stores: Stores) -> None:
         assert reader.get_document(f"k{at}") == {"n": count, "order": order}
 
 
-def test_unknown_store(client: forebay.Client, server: Server) -> None:
+def test_unknown_store_is_not_found(client: forebay.Client, server: Server) -> None:
     name = new_name("unknown")
     calls = (
         lambda: client.store(name),
@@ -242,14 +242,14 @@ def test_unknown_store(client: forebay.Client, server: Server) -> None:
         assert raised.value.store == name
 
 
-def test_unknown_field(stores: Stores) -> None:
+def test_unknown_field_is_not_found(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     calls = (
         lambda: store.upsert("k", {"a": 1, "b": 1}),
         lambda: store.batch([forebay.upsert("k", {"a": 1}), forebay.put("k", {"b": 1})]),
         lambda: reader.field("b"),
         lambda: reader.get("k", "b"),
-        lambda: reader.plan(["a", "b"], "int64"),
+        lambda: reader.plan_gather(["a", "b"], "int64"),
     )
     for call in calls:
         with pytest.raises(forebay.NotFoundError) as raised:
@@ -258,7 +258,7 @@ def test_unknown_field(stores: Stores) -> None:
     assert reader.get_document("k", latest=True) is None
 
 
-def test_wrong_key_type(stores: Stores) -> None:
+def test_key_of_another_type_is_refused(stores: Stores) -> None:
     keys: dict[str, list[object]] = {
         "string": [b"1", 1, True, 1.5, None],
         "bytes": ["1", 1, bytearray(b"1")],
@@ -278,7 +278,7 @@ def test_wrong_key_type(stores: Stores) -> None:
         assert list(reader.scan()) == []
 
 
-def test_wrong_value_type(stores: Stores) -> None:
+def test_misfitting_value_is_refused(stores: Stores) -> None:
     types = {"b": "bool", "i": "int32", "f": "float32", "s": "string", "t": "timestamp"}
     types |= {"l": "list<int64>", "v": "f32[2]"}
     store, reader = stores.create(types)
@@ -308,7 +308,7 @@ def test_wrong_value_type(stores: Stores) -> None:
     assert reader.get_document("k", latest=True) is None
 
 
-def test_oversize_key(stores: Stores) -> None:
+def test_oversize_key_is_refused(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     key = "k" * (KEY_BYTES_MAX + 1)
     for call in (lambda: store.upsert(key, {"a": 1}), lambda: reader.get(key, "a")):
@@ -318,7 +318,7 @@ def test_oversize_key(stores: Stores) -> None:
     assert list(reader.scan()) == []
 
 
-def test_oversize_value(stores: Stores) -> None:
+def test_oversize_value_is_refused(stores: Stores) -> None:
     store, reader = stores.create({"blob": "bytes"})
     with pytest.raises(forebay.LimitExceededError) as raised:
         store.upsert("k", {"blob": bytes(VALUE_BYTES_MAX + 1)})
@@ -326,7 +326,7 @@ def test_oversize_value(stores: Stores) -> None:
     assert reader.get_document("k", latest=True) is None
 
 
-def test_oversize_name(client: forebay.Client) -> None:
+def test_oversize_name_is_refused(client: forebay.Client) -> None:
     name = "n" * 256
     for store, field in ((name, "a"), (new_name(), name)):
         with pytest.raises(forebay.LimitExceededError) as raised:
@@ -334,7 +334,7 @@ def test_oversize_name(client: forebay.Client) -> None:
         assert (raised.value.limit, raised.value.actual) == (255, 256)
 
 
-def test_increments_exact(stores: Stores) -> None:
+def test_concurrent_increments_add_up_exactly(stores: Stores) -> None:
     store, reader = stores.create({"n": "int64", "f": "float64"})
 
     def add(thread: int) -> list[bytes]:
@@ -348,7 +348,7 @@ def test_increments_exact(stores: Stores) -> None:
     assert reader.get_document("k") == {"n": 50 * sum(range(8)), "f": 200.0}
 
 
-def test_min_max_and_lists(stores: Stores) -> None:
+def test_min_max_and_list_merges_take_effect(stores: Stores) -> None:
     types = {"low": "int64", "high": "float64", "recent": "list<int64>", "tags": "list<string>"}
     store, reader = stores.create(types)
     for low, high, items in ((5, 1.5, [1, 2]), (3, 2.5, [3]), (4, 2.0, [4, 5])):
@@ -367,7 +367,7 @@ def test_min_max_and_lists(stores: Stores) -> None:
     assert reader.get("k", "tags", after=token) == ["5", "4"]
 
 
-def test_if_absent_race(stores: Stores, server: Server) -> None:
+def test_if_absent_race_has_exactly_one_winner(stores: Stores, server: Server) -> None:
     store, reader = stores.create({"who": "int64"})
     name = store.definition.name
 
@@ -383,7 +383,7 @@ def test_if_absent_race(stores: Stores, server: Server) -> None:
     assert reader.get("k", "who", latest=True) == applied[0]
 
 
-def test_if_version(stores: Stores) -> None:
+def test_if_version_applies_only_to_the_given_version(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"}, versioned=True)
     store.put("k", {"a": 1})
     first = store.upsert("k", {"a": 2}, if_version=1)
@@ -396,7 +396,7 @@ def test_if_version(stores: Stores) -> None:
     assert store.delete("k", if_version=second.version).result == "applied"
 
 
-def test_if_newer(stores: Stores) -> None:
+def test_if_newer_applies_only_a_larger_value(stores: Stores) -> None:
     store, reader = stores.create({"at": "int64", "a": "string"})
     assert store.upsert("k", {"at": 5, "a": "five"}, if_newer="at").result == "applied"
     assert store.upsert("k", {"at": 5, "a": "again"}, if_newer="at").result == "condition_failed"
@@ -408,10 +408,10 @@ def test_if_newer(stores: Stores) -> None:
 
 def _options(definition: forebay.Definition) -> tuple[object, ...]:
     ttl, versioned, heartbeat = definition.ttl, definition.versioned, definition.heartbeat
-    return ttl, versioned, heartbeat, definition.log_window
+    return ttl, versioned, heartbeat, definition.log_retention
 
 
-def test_store_administration(client: forebay.Client) -> None:
+def test_stores_are_created_described_altered_and_deleted(client: forebay.Client) -> None:
     name = new_name()
     fields = [forebay.FieldSpec("a", "int32", default=7, ttl=60), forebay.FieldSpec("v", "f32[2]")]
     store = client.create_store(
@@ -422,7 +422,7 @@ def test_store_administration(client: forebay.Client) -> None:
         ttl=90,
         versioned=True,
         heartbeat=1.5,
-        log_window=3.000001,
+        log_retention=3.000001,
     )
     definition = store.definition
     field = definition.field("a")
@@ -434,9 +434,9 @@ def test_store_administration(client: forebay.Client) -> None:
     assert definition in client.list_stores()
     with pytest.raises(forebay.ConflictError):
         client.create_store(name, {})
-    for window in (-1, 101 * 365 * 86_400):
+    for retention in (-1, 101 * 365 * 86_400):
         with pytest.raises(forebay.InvalidArgumentError):
-            client.create_store(new_name(), {}, log_window=window)
+            client.create_store(new_name(), {}, log_retention=retention)
     altered = client.alter_store(name, [forebay.Alteration.drop_field("v")], from_version=1)
     assert altered.version == 2 and altered.field("v") is None
     assert client.describe_store(name, 1) == definition
@@ -444,7 +444,7 @@ def test_store_administration(client: forebay.Client) -> None:
         ttl=altered.ttl,
         versioned=altered.versioned,
         heartbeat=altered.heartbeat,
-        log_window=altered.log_window,
+        log_retention=altered.log_retention,
     )
     set_again = client.alter_store(name, [as_described], from_version=2)
     assert _options(set_again) == options

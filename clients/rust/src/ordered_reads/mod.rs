@@ -1,7 +1,6 @@
 //! Ordered reads: documents by key, and scans in the order of the keys, from the shards of the node
 //! that a client is connected to.
 
-mod merge;
 mod partition;
 mod scan;
 
@@ -15,10 +14,10 @@ use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::row::Document;
 use forebay_core::{Error, Result};
 use forebay_index::{DocumentKey, KeyList};
-use forebay_reader::Read;
+use forebay_reader::ReadOptions;
 use forebay_wire::document::document_of;
 use forebay_wire::v1;
-use forebay_wire::v1::found::Answer;
+use forebay_wire::v1::document_result::Answer;
 use forebay_wire::v1::shards_client::ShardsClient;
 
 use crate::change_spec::ChangeSpec;
@@ -38,12 +37,12 @@ pub use scan::{OrderedDocument, OrderedScan, OrderedStream};
 /// ```no_run
 /// use std::time::Duration;
 /// use forebay::Client;
-/// use forebay::reads::Read;
+/// use forebay::reads::ReadOptions;
 /// # async fn example(client: Client) -> forebay::Result<()> {
 /// let users = client.store("users").await?;
 /// let written = users.upsert("u1").set("age", 41).send().await?;
 /// let ordered = users.ordered()?;
-/// let after = Read::after_token(written.token, Duration::from_secs(1));
+/// let after = ReadOptions::after(written.token, Duration::from_secs(1));
 /// println!("{:?}", ordered.get(&after, "u1").await?);
 ///
 /// let mut found = ordered.scan().prefix("u").limit(100).open().await?;
@@ -89,7 +88,7 @@ impl OrderedReads {
     /// `Unavailable` if no answer comes in time.
     pub async fn get<'k>(
         &self,
-        read: &Read,
+        read: &ReadOptions,
         key: impl Into<DocumentKey<'k>>,
     ) -> Result<Option<Document>> {
         let (key, _) = self.route(key.into())?;
@@ -103,9 +102,9 @@ impl OrderedReads {
     /// # Errors
     /// Errors of [`OrderedReads::get`] that concern all keys; `LimitExceeded` for more than one
     /// answer may hold.
-    pub async fn multi_get<K: KeyList + ?Sized>(
+    pub async fn get_many<K: KeyList + ?Sized>(
         &self,
-        read: &Read,
+        read: &ReadOptions,
         keys: &K,
     ) -> Result<Vec<Result<Option<Document>>>> {
         let routed = (0..keys.count()).map(|place| {
@@ -117,20 +116,21 @@ impl OrderedReads {
 
     async fn get_all(
         &self,
-        read: &Read,
+        read: &ReadOptions,
         keys: Vec<Bytes>,
     ) -> Result<Vec<Result<Option<Document>>>> {
         let asked = keys.len();
-        let message = v1::GetRequest {
+        let message = v1::GetDocumentsRequest {
             store: self.state.name().to_owned(),
             keys,
             fields: Vec::new(),
             read: Some(read.into()),
         };
         let shards = self.shards.clone();
-        let call = async move |_, message| shards.clone().get(message).await;
+        let call = async move |_, message| shards.clone().get_documents(message).await;
         let client = self.state.connection();
-        let answer: v1::GetResponse = client.read_within(read.timeout(), message, call).await?;
+        let answer: v1::GetDocumentsResponse =
+            client.read_within(read.timeout(), message, call).await?;
         if answer.found.len() != asked {
             return Err(fewer());
         }
@@ -138,7 +138,7 @@ impl OrderedReads {
         Ok(answer.found.into_iter().map(|found| self.outcome(found)).collect())
     }
 
-    fn outcome(&self, found: v1::Found) -> Result<Option<Document>> {
+    fn outcome(&self, found: v1::DocumentResult) -> Result<Option<Document>> {
         match found.answer {
             Some(Answer::Document(document)) => Ok(Some(document_of(document)?.1)),
             Some(Answer::Absent(_)) => Ok(None),

@@ -1,4 +1,5 @@
-//! The scan of one partition: page after page, over broken connections.
+//! The scan of one partition: page after page, over broken connections; and the merge of the scans
+//! of several partitions into one order.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use forebay_wire::status::error_of_status;
 use forebay_wire::token::Token;
 use forebay_wire::v1;
 use forebay_wire::v1::shards_client::ShardsClient;
+use futures::future::try_join_all;
 use tonic::Streaming;
 use tonic::transport::Channel;
 
@@ -33,8 +35,8 @@ pub(super) struct WaitingDocument {
 pub(super) struct PartitionScan {
     order: KeyOrder,
     /// Request of the scan, with the cursor after the last page.
-    request: v1::ScanRequest,
-    pages: Option<Streaming<v1::ScanResponse>>,
+    request: v1::ScanDocumentsRequest,
+    pages: Option<Streaming<v1::ScanDocumentsResponse>>,
     waiting: VecDeque<WaitingDocument>,
     /// Last document that was taken; before the first, the document of the cursor that the scan
     /// starts from.
@@ -52,7 +54,7 @@ impl PartitionScan {
     ///
     /// # Errors
     /// `InvalidArgument` for a cursor that no scan has returned.
-    pub fn new(order: KeyOrder, request: v1::ScanRequest) -> Result<Self> {
+    pub fn new(order: KeyOrder, request: v1::ScanDocumentsRequest) -> Result<Self> {
         let taken = match request.cursor.is_empty() {
             true => None,
             false => ScanCursor::decode(&request.cursor)?.key,
@@ -136,7 +138,8 @@ impl PartitionScan {
         let pages = match &mut self.pages {
             Some(pages) => pages,
             None => {
-                let opened = shards.clone().scan(self.request.clone()).await.map_err(told)?;
+                let opened =
+                    shards.clone().scan_documents(self.request.clone()).await.map_err(told)?;
                 self.pages.insert(opened.into_inner())
             }
         };
@@ -159,5 +162,40 @@ impl PartitionScan {
             self.is_over |= self.request.documents_max == 0;
         }
         Ok(())
+    }
+}
+
+/// The scans of some partitions, merged in the order of the keys.
+pub(super) struct Merge {
+    scans: Vec<PartitionScan>,
+    is_reverse: bool,
+}
+
+impl Merge {
+    pub fn new(scans: Vec<PartitionScan>, is_reverse: bool) -> Self {
+        Self { scans, is_reverse }
+    }
+
+    pub fn scans(&self) -> impl Iterator<Item = &PartitionScan> {
+        self.scans.iter()
+    }
+
+    /// Returns the next document of all partitions.
+    ///
+    /// # Errors
+    /// Errors of [`PartitionScan::fill`]; no document is lost then.
+    pub async fn next(
+        &mut self,
+        connection: &Connection,
+        shards: &Shards,
+    ) -> Result<Option<WaitingDocument>> {
+        let empty = self.scans.iter_mut().filter(|scan| scan.next_stored().is_none());
+        try_join_all(empty.map(|scan| scan.fill(connection, shards))).await?;
+        let heads = self.scans.iter_mut().filter(|scan| scan.next_stored().is_some());
+        let next = match self.is_reverse {
+            false => heads.min_by(|a, b| a.next_stored().cmp(&b.next_stored())),
+            true => heads.max_by(|a, b| a.next_stored().cmp(&b.next_stored())),
+        };
+        Ok(next.and_then(PartitionScan::take))
     }
 }

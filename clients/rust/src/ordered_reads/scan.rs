@@ -13,13 +13,12 @@ use forebay_core::row::Document;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::DocumentKey;
-use forebay_reader::Read;
+use forebay_reader::ReadOptions;
 use forebay_wire::document::StoreCursor;
 use forebay_wire::v1;
-use forebay_wire::v1::scan_request::Keys;
+use forebay_wire::v1::scan_documents_request::Keys;
 
-use super::merge::Merge;
-use super::partition::{PartitionScan, Shards};
+use super::partition::{Merge, PartitionScan, Shards};
 use crate::change_spec::{OwnedKey, field_named};
 use crate::store_state::StoreState;
 
@@ -32,11 +31,11 @@ pub struct OrderedScan {
     range: (Bound<OwnedKey>, Bound<OwnedKey>),
     prefix: Option<Vec<u8>>,
     fields: Vec<String>,
-    is_backward: bool,
+    is_reverse: bool,
     limit: Option<u64>,
-    read: Read,
+    read: ReadOptions,
     cursor: Vec<u8>,
-    may_move: bool,
+    allow_snapshot_change: bool,
 }
 
 impl OrderedScan {
@@ -48,11 +47,11 @@ impl OrderedScan {
             range: (Bound::Unbounded, Bound::Unbounded),
             prefix: None,
             fields: Vec::new(),
-            is_backward: false,
+            is_reverse: false,
             limit: None,
-            read: Read::local(),
+            read: ReadOptions::local(),
             cursor: Vec::new(),
-            may_move: false,
+            allow_snapshot_change: false,
         }
     }
 
@@ -85,9 +84,9 @@ impl OrderedScan {
         self
     }
 
-    /// Scans backward: the largest key first.
-    pub fn backward(mut self) -> Self {
-        self.is_backward = true;
+    /// Reverses the order: the largest key first.
+    pub fn reverse(mut self) -> Self {
+        self.is_reverse = true;
         self
     }
 
@@ -98,7 +97,7 @@ impl OrderedScan {
     }
 
     /// Sets the wait before the scan starts, and the staleness bound of its data.
-    pub fn read(mut self, read: Read) -> Self {
+    pub fn read(mut self, read: ReadOptions) -> Self {
         self.read = read;
         self
     }
@@ -112,8 +111,8 @@ impl OrderedScan {
 
     /// Lets the scan continue at a later position if the position of the cursor or of a broken
     /// connection is no longer held. Otherwise that is `TokenLost`.
-    pub fn may_move(mut self) -> Self {
-        self.may_move = true;
+    pub fn allow_snapshot_change(mut self) -> Self {
+        self.allow_snapshot_change = true;
         self
     }
 
@@ -136,7 +135,7 @@ impl OrderedScan {
             scans = self.partitions(&definition);
         }
         let scans = scans.map_err(|error| error.with_store(&definition.name))?;
-        let merge = Merge::new(scans, self.is_backward);
+        let merge = Merge::new(scans, self.is_reverse);
         Ok(OrderedStream {
             state: self.state,
             shards: self.shards,
@@ -154,42 +153,44 @@ impl OrderedScan {
                 return Err(Error::invalid_argument(message));
             };
             given.check(key_type, "partition key")?;
-            Ok(partition_of(&given.bytes, definition.written().partitions))
+            Ok(partition_of(&given.bytes, definition.write_logs().partitions))
         });
         let partitions: Vec<_> = match partition.transpose()? {
             Some(partition) => vec![partition],
-            None => definition.written().partitions.partitions().collect(),
+            None => definition.write_logs().partitions.partitions().collect(),
         };
         let is_held = self.limit.is_some() && partitions.len() > 1;
-        let request = v1::ScanRequest { is_held, ..self.request(definition)? };
+        let request = v1::ScanDocumentsRequest { is_held, ..self.request(definition)? };
         let cursors = match self.cursor.is_empty() {
             true => None,
             false => Some(StoreCursor::decode(&self.cursor)?),
         };
         let scans = partitions.into_iter().map(|partition| {
-            let request = v1::ScanRequest { partition: partition.0, ..request.clone() };
+            let request = v1::ScanDocumentsRequest { partition: partition.0, ..request.clone() };
             match cursors.as_ref().map(|cursors| cursors.of(partition)).transpose()? {
                 None => PartitionScan::new(order, request),
                 Some(cursor) if cursor.is_empty() => {
                     PartitionScan::new(order, request).map(PartitionScan::ended)
                 }
-                Some(cursor) => PartitionScan::new(order, v1::ScanRequest { cursor, ..request }),
+                Some(cursor) => {
+                    PartitionScan::new(order, v1::ScanDocumentsRequest { cursor, ..request })
+                }
             }
         });
         scans.collect()
     }
 
-    fn request(&self, definition: &Definition) -> Result<v1::ScanRequest> {
+    fn request(&self, definition: &Definition) -> Result<v1::ScanDocumentsRequest> {
         let bytes = |key: &OwnedKey| Bytes::copy_from_slice(&key.bytes);
         let keys = match (&self.prefix, &self.range) {
             (None, (Bound::Unbounded, Bound::Unbounded)) => None,
             (Some(prefix), (Bound::Unbounded, Bound::Unbounded)) => {
                 Some(Keys::Prefix(Bytes::copy_from_slice(prefix)))
             }
-            (None, (from, to)) => {
-                let (from, to) =
-                    (bound(from, definition.key_type)?, bound(to, definition.key_type)?);
-                Some(Keys::Range(v1::KeyRange { from, to }))
+            (None, (start, end)) => {
+                let (start, end) =
+                    (bound(start, definition.key_type)?, bound(end, definition.key_type)?);
+                Some(Keys::Range(v1::KeyRange { start, end }))
             }
             (Some(_), _) => {
                 let message = "the scan has a prefix and a range; leave one of the two out";
@@ -200,17 +201,17 @@ impl OrderedScan {
             let field = field_named(definition, name)?;
             Ok(field.id.0)
         });
-        Ok(v1::ScanRequest {
-            partitions: definition.written().partitions.0,
+        Ok(v1::ScanDocumentsRequest {
+            partitions: definition.write_logs().partitions.0,
             store: definition.name.clone(),
             partition: 0,
             partition_key: self.partition_key.as_ref().map(bytes),
             keys,
-            is_backward: self.is_backward,
+            is_reverse: self.is_reverse,
             documents_max: self.limit.unwrap_or(0),
             fields: fields.collect::<Result<_>>()?,
             cursor: Bytes::new(),
-            may_move: self.may_move,
+            allow_snapshot_change: self.allow_snapshot_change,
             read: Some((&self.read).into()),
             is_held: false,
         })
@@ -266,7 +267,7 @@ impl OrderedStream {
     /// connection and continues after the last document, until the client's deadline.
     ///
     /// # Errors
-    /// `TokenLost` if the scan's position is no longer held and the scan may not move; `Stale`;
+    /// `TokenLost` if the scan's position is no longer held and the scan allows no other; `Stale`;
     /// `Unavailable` if no node answers in time. The caller may call again after an error.
     pub async fn next(&mut self) -> Result<Option<OrderedDocument>> {
         if self.left == Some(0) {

@@ -8,7 +8,9 @@ use forebay::schema::{
 use forebay::writes::{StreamOptions, Write, WriteResult};
 use forebay::{Client, ErrorCode, Reader, ReaderOptions, Store};
 
-use crate::world::{INT32, INT64, Opened, STRING, TIMESTAMP, client, endpoint, new_name, refused};
+use crate::world::{
+    INT32, INT64, STRING, StoreFixture, TIMESTAMP, client, endpoint, new_name, refused,
+};
 
 fn rules<const N: usize>(required: bool, allowed: [Value; N]) -> ColumnRules {
     ColumnRules { required, allowed: allowed.to_vec(), ..ColumnRules::default() }
@@ -22,8 +24,8 @@ fn city() -> ColumnRules {
 fn spec() -> StoreSpec {
     let mut spec = StoreSpec::stream(new_name(), KeyType::String, 3).field("at", TIMESTAMP);
     spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
-    spec.options.log_window_us = Some(3_600_000_000);
-    spec.options.log_bytes = Some(1 << 40);
+    spec.options.log_retention_us = Some(3_600_000_000);
+    spec.options.log_retention_bytes = Some(1 << 40);
     spec.fields.push(FieldSpec { rules: city(), ..FieldSpec::new("city", STRING) });
     spec.fields.push(FieldSpec {
         default: Some("phone".into()),
@@ -41,7 +43,7 @@ async fn orders() -> (Client, Store) {
     (client, orders)
 }
 
-pub async fn stream_definition() {
+pub async fn stream_is_described_as_created_and_altered() {
     let (client, orders) = orders().await;
     let definition = orders.definition();
     let name = definition.name.clone();
@@ -60,7 +62,7 @@ pub async fn stream_definition() {
         let index = Some(ColumnIndex::Range);
         ColumnRules { index, ..rules(true, [four]) }
     };
-    let options = StoreOptions { log_bytes: Some(1), ..StoreOptions::default() };
+    let options = StoreOptions { log_retention_bytes: Some(1), ..StoreOptions::default() };
     let four = [set_rules(only_four(Value::Int64(4))), Alteration::SetOptions(options.clone())];
     let altered = client.alter_store(&name, None, &four).await.unwrap();
     assert_eq!(altered.field("class").unwrap().rules, only_four(Value::Int32(4)));
@@ -73,7 +75,7 @@ pub async fn stream_definition() {
     refused(client.create_store(&no_time).await, ErrorCode::InvalidArgument);
 }
 
-pub async fn stream_inserts() {
+pub async fn stream_appends_every_event_with_its_own_token() {
     let (_client, orders) = orders().await;
     let event = || orders.insert("user-1").set("city", "Rome").set("class", 2);
     let (first, second) = (event().send().await.unwrap(), event().send().await.unwrap());
@@ -89,8 +91,8 @@ pub async fn stream_inserts() {
     for _ in 0..100 {
         stream.send(event()).await.unwrap();
     }
-    let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.condition_failed, summary.failed), (100, 0, 0));
+    let summary = stream.close().await.unwrap();
+    assert_eq!((summary.resolved, summary.condition_failed, summary.failed), (100, 0, 0));
 }
 
 async fn refusal(write: Write) -> Option<String> {
@@ -98,7 +100,7 @@ async fn refusal(write: Write) -> Option<String> {
     error.context().field.clone()
 }
 
-pub async fn stream_refusals() {
+pub async fn stream_refuses_events_against_its_rules() {
     let (client, orders) = orders().await;
     let event = || orders.insert("u").set("city", "Rome");
     let of = |column: &str| Some(column.to_owned());
@@ -119,7 +121,7 @@ pub async fn stream_refusals() {
     let options = ReaderOptions::new(&name);
     let error = refused(Reader::open(&endpoint().await, options).await, ErrorCode::InvalidArgument);
     assert_eq!(error.context().store.as_deref(), Some(name.as_str()));
-    let documents = Opened::with([("n", INT64)]).await;
+    let documents = StoreFixture::with([("n", INT64)]).await;
     assert_eq!(refusal(documents.store.insert("u").set("n", 1)).await, None);
     documents.assert_nothing_written().await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forebay::reads::{
-    CheckpointOptions, Conversion, DocumentKey, FieldRead, GatherField, GatherOut, Read,
+    CheckpointOptions, Conversion, DocumentKey, FieldRead, GatherField, GatherOut, ReadOptions,
 };
 use forebay::{Client, ClientOptions, Error, ErrorCode, Reader, ReaderOptions, Result};
 use forebay_core::clock::SystemClock;
@@ -15,62 +15,62 @@ use tokio::time::timeout;
 
 use crate::common::TestNode;
 use crate::world::{
-    INT32, INT64, Opened, PATIENCE, SOON, STRING, after, client, client_of, document, endpoint,
-    eventually, fields, int, keyed, keys, latest, memory_node, ready_reader, refused, scalar, sent,
-    value,
+    INT32, INT64, PATIENCE, SOON, STRING, StoreFixture, after, client, client_of, document,
+    endpoint, eventually, fields, int, keyed, keys, latest, memory_node, ready_reader, refused,
+    scalar, sent, value,
 };
 
 /// Proves that a reader may be closed twice; in Rust, dropping a client closes it.
-pub async fn close_twice() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let options = || ReaderOptions::new(opened.name());
-    opened.reader.close();
-    opened.reader.close();
-    let clone = opened.reader.clone();
-    clone.close();
+pub async fn second_close_changes_nothing() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let options = || ReaderOptions::new(fixture.name());
+    fixture.reader.begin_close();
+    fixture.reader.begin_close();
+    let clone = fixture.reader.clone();
+    clone.begin_close();
     drop(clone);
-    refused(opened.reader.get("k"), ErrorCode::Closed);
+    refused(fixture.reader.get_document("k"), ErrorCode::Closed);
     let own = Reader::open(&endpoint().await, options()).await.unwrap();
-    own.close();
+    own.begin_close();
     drop(own);
     let other = client().await;
     let reader = ready_reader(&other, options()).await;
     drop(other.clone());
-    let token = sent(other.store(opened.name()).await.unwrap().upsert("k").set("a", 1)).await;
+    let token = sent(other.store(fixture.name()).await.unwrap().upsert("k").set("a", 1)).await;
     drop(other);
     // A reader outlives the client that opened it.
     assert!(document(&reader, &after(&token), "k").await.unwrap().is_some());
 }
 
 /// Proves the errors after a close; the compiler rejects calls on a client that was dropped.
-pub async fn use_after_close() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let reader = &opened.reader;
-    let token = sent(opened.store.upsert("k").set("a", 1)).await;
-    assert!(opened.after(&token, "k").await.is_some());
-    let handle = reader.handle("a", INT64).unwrap();
+pub async fn calls_after_close_are_closed() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let reader = &fixture.reader;
+    let token = sent(fixture.store.upsert("k").set("a", 1)).await;
+    assert!(fixture.after(&token, "k").await.is_some());
+    let handle = reader.field_as("a", INT64).unwrap();
     let column = [GatherField::new("a")];
     let plan = reader.plan_gather::<i64>(&column, Conversion::Exact).unwrap();
     let (mut scan, partition) = (reader.scan(), reader.partition_of("k").unwrap());
     let position = token.positions[&partition].1;
-    reader.close();
+    reader.begin_close();
     let mut cell = [0];
     let mut out = GatherOut::values(&mut cell);
     let calls: [(&str, Result<()>); 16] = [
-        ("get", reader.get("k").map(drop)),
+        ("get", reader.get_document("k").map(drop)),
         ("get one", value(reader, &handle, "k").map(drop)),
         ("get after a token", document(reader, &after(&token), "k").await.map(drop)),
         ("get the latest", document(reader, &latest(), "k").await.map(drop)),
-        ("batch", reader.read_local(None, |view| view.multi_get(&["k"][..], |_, _| Ok(())))),
+        ("batch", reader.read_local(None, |view| view.get_many(&["k"][..], |_, _| Ok(())))),
         ("gather", reader.read_local(None, |view| view.gather(&plan, &["k"][..], &mut out))),
         ("scan", reader.scan_next(&mut scan, None, 1, |_| Ok(())).map(drop)),
-        ("wait", reader.wait(&Read::local(), &[]).await),
+        ("wait", reader.wait(&ReadOptions::local(), &[]).await),
         ("wait until ready", reader.await_ready(PATIENCE).await),
         ("wait for a token", reader.await_token(&token, PATIENCE).await),
         ("wait for a position", reader.wait_applied(partition, position, PATIENCE).await),
         ("plan", reader.plan_gather::<i64>(&column, Conversion::Exact).map(drop)),
-        ("handle", reader.handle("a", INT64).map(drop)),
-        ("handle of own type", reader.handle_of_own_type("a").map(drop)),
+        ("field as a type", reader.field_as("a", INT64).map(drop)),
+        ("field", reader.field("a").map(drop)),
         ("partition of", reader.partition_of("k").map(drop)),
         ("partitions of", reader.partitions_of(&["k"][..]).map(drop)),
     ];
@@ -82,11 +82,11 @@ pub async fn use_after_close() {
     assert!(!reader.is_ready());
 }
 
-pub async fn close_during_reads() {
-    let opened = Opened::with([("a", INT64), ("s", STRING)]).await;
-    let (store, reader, keys) = (&opened.store, &opened.reader, Arc::new(keys(200)));
-    opened.write_all(keys.iter().map(|key| store.upsert(key).set("a", 1).set("s", "x"))).await;
-    assert_eq!(opened.numbers(&keys[..], "a").await, [Some(1); 200]);
+pub async fn close_ends_concurrent_reads_with_answer_or_closed() {
+    let fixture = StoreFixture::with([("a", INT64), ("s", STRING)]).await;
+    let (store, reader, keys) = (&fixture.store, &fixture.reader, Arc::new(keys(200)));
+    fixture.write_all(keys.iter().map(|key| store.upsert(key).set("a", 1).set("s", "x"))).await;
+    assert_eq!(fixture.numbers(&keys[..], "a").await, [Some(1); 200]);
     let plan = reader.plan_gather::<i64>(&[GatherField::new("a")], Conversion::Exact).unwrap();
     let done = Arc::new(AtomicU64::new(0));
     let mut tasks = tokio::task::JoinSet::new();
@@ -98,7 +98,7 @@ pub async fn close_during_reads() {
             reads.read_local(None, |view| view.gather(&plan, &keys[..], &mut out))
         });
         let reads = reader.clone();
-        spawn_reads(&mut tasks, &done, move || reads.get("k7").map(drop));
+        spawn_reads(&mut tasks, &done, move || reads.get_document("k7").map(drop));
         let reads = reader.clone();
         spawn_reads(&mut tasks, &done, move || {
             let mut scan = reads.scan();
@@ -108,7 +108,7 @@ pub async fn close_during_reads() {
         let (reads, counted) = (reader.clone(), done.clone());
         tasks.spawn(async move {
             loop {
-                match reads.get_with(&latest(), "k7").await {
+                match reads.get_document_with(&latest(), "k7").await {
                     Ok(_) => counted.fetch_add(1, Ordering::Relaxed),
                     Err(error) => return error,
                 };
@@ -116,7 +116,7 @@ pub async fn close_during_reads() {
         });
     }
     eventually("all read", async || done.load(Ordering::Relaxed) > 1_000).await;
-    reader.close();
+    reader.begin_close();
     while let Some(ending) = timeout(PATIENCE, tasks.join_next()).await.unwrap() {
         assert_eq!(ending.unwrap().code(), ErrorCode::Closed);
     }
@@ -139,86 +139,87 @@ fn spawn_reads(
     });
 }
 
-pub async fn reader_restart() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let mut reader = opened.reader.clone();
+pub async fn reopened_reader_answers_as_before() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let mut reader = fixture.reader.clone();
     for round in 0..3 {
-        let token = sent(opened.store.upsert(&format!("k{round}")).set("a", round)).await;
+        let token = sent(fixture.store.upsert(&format!("k{round}")).set("a", round)).await;
         for number in 0..=round {
             let found = document(&reader, &after(&token), &format!("k{number}")).await.unwrap();
             assert_eq!(found, Some(fields([("a", int(number))])), "round {round}");
         }
-        reader.close();
-        sent(opened.store.upsert("between").set("a", round)).await;
-        reader = ready_reader(&opened.client, ReaderOptions::new(opened.name())).await;
-        let a = reader.handle("a", INT64).unwrap();
+        reader.begin_close();
+        sent(fixture.store.upsert("between").set("a", round)).await;
+        reader = ready_reader(&fixture.client, ReaderOptions::new(fixture.name())).await;
+        let a = reader.field_as("a", INT64).unwrap();
         assert_eq!(scalar(&reader, &a, "between").unwrap(), FieldRead::Value(round));
     }
 }
 
-pub async fn restart_from_checkpoint() {
-    let opened = Opened::with([("n", INT64)]).await;
-    let (store, keys) = (&opened.store, keys(20));
-    let increment_all =
-        async || opened.write_all(keys.iter().map(|key| store.upsert(key).increment("n", 1))).await;
+pub async fn reader_restarts_from_its_checkpoints() {
+    let fixture = StoreFixture::with([("n", INT64)]).await;
+    let (store, keys) = (&fixture.store, keys(20));
+    let increment_all = async || {
+        fixture.write_all(keys.iter().map(|key| store.upsert(key).increment("n", 1))).await
+    };
     let directory = tempfile::tempdir().unwrap();
     // The interval is so long that only the close writes checkpoints.
-    let every = 1_000 * PATIENCE;
-    let checkpoint = CheckpointOptions::new(directory.path()).every(every);
-    let options = ReaderOptions::new(opened.name()).checkpoint(checkpoint);
+    let interval = 1_000 * PATIENCE;
+    let checkpoint = CheckpointOptions::new(directory.path()).interval(interval);
+    let options = ReaderOptions::new(fixture.name()).checkpoint(checkpoint);
     for round in 1..=3_u64 {
         let token = increment_all().await;
-        let reader = ready_reader(&opened.client, options.clone()).await;
+        let reader = ready_reader(&fixture.client, options.clone()).await;
         reader.await_token(&token, PATIENCE).await.unwrap();
-        let n = reader.handle("n", INT64).unwrap();
+        let n = reader.field_as("n", INT64).unwrap();
         for key in &keys {
             let expected = FieldRead::Value(2 * round as i64 - 1);
             assert_eq!(scalar(&reader, &n, key).unwrap(), expected, "round {round}");
         }
         // A second reader that may share the files does so; a reader that needs them exclusively is
         // refused.
-        let second = ready_reader(&opened.client, options.clone()).await;
+        let second = ready_reader(&fixture.client, options.clone()).await;
         let a_count = scalar(&second, &n, &keys[0]).unwrap();
         assert_eq!(a_count, FieldRead::Value(2 * round as i64 - 1));
-        assert!(second.status().partitions.iter().all(|at| at.counts.applied == 0));
-        second.shut_down(PATIENCE).await.unwrap();
+        assert!(second.status().partitions.iter().all(|at| at.counts.records_applied == 0));
+        second.close(PATIENCE).await.unwrap();
         let mut alone = options.clone();
         alone.checkpoint.as_mut().unwrap().is_shared = false;
-        refused(opened.client.reader(alone).await, ErrorCode::Conflict);
-        reader.shut_down(PATIENCE).await.unwrap();
+        refused(fixture.client.reader(alone).await, ErrorCode::Conflict);
+        reader.close(PATIENCE).await.unwrap();
         let is_restart = u64::from(round > 1);
         for partition in reader.status().partitions {
             let counts = partition.counts;
             assert_eq!(counts.checkpoints.restored, is_restart, "round {round}");
-            let is_all_read = counts.applied >= partition.offset_applied.0;
+            let is_all_read = counts.records_applied >= partition.offset_applied.0;
             assert_eq!(is_all_read, round == 1, "{counts:?}");
         }
         increment_all().await;
     }
 }
 
-pub async fn server_restart() {
+pub async fn reader_survives_a_server_restart() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().to_owned();
     let mut node = TestNode::start(None, move || open_log(EmbeddedOptions::new(&data_dir))).await;
     let spec = keyed(forebay::schema::KeyType::String, 2, [("n", INT64)]);
-    let opened = Opened::create_at(&node.endpoint(), spec).await;
+    let fixture = StoreFixture::create_at(&node.endpoint(), spec).await;
     let mut total = 0;
     for round in 0..3 {
         for _ in 0..20 {
-            sent(opened.store.upsert("k").increment("n", 1)).await;
+            sent(fixture.store.upsert("k").increment("n", 1)).await;
             total += 1;
         }
         node.kill();
-        // The write is sent while the node is down, and settles once the node is back.
-        let store = opened.store.clone();
+        // The write is sent while the node is down, and is resolved once the node is back.
+        let store = fixture.store.clone();
         let sending = tokio::spawn(async move { sent(store.upsert("k").increment("n", 1)).await });
         node.restart().await;
         let token = timeout(PATIENCE, sending).await.unwrap().unwrap();
         total += 1;
-        assert_eq!(opened.after(&token, "k").await, Some(fields([("n", int(total))])), "{round}");
+        assert_eq!(fixture.after(&token, "k").await, Some(fields([("n", int(total))])), "{round}");
     }
-    assert_eq!(opened.latest("k").await, Some(fields([("n", int(total))])));
+    assert_eq!(fixture.latest("k").await, Some(fields([("n", int(total))])));
 }
 
 /// Opens the log of a directory, once the previous node has released it.
@@ -238,18 +239,18 @@ async fn open_log(options: EmbeddedOptions) -> Arc<dyn ChangeLog> {
     timeout(PATIENCE, opening).await.expect("somebody holds the directory")
 }
 
-pub async fn many_threads_one_reader() {
-    let opened = Opened::with([("a", INT64), ("b", INT64), ("s", STRING)]).await;
+pub async fn many_threads_share_one_reader() {
+    let fixture = StoreFixture::with([("a", INT64), ("b", INT64), ("s", STRING)]).await;
     let write = |number: i64| {
-        let write = opened.store.upsert("k").set("a", number).set("b", number);
+        let write = fixture.store.upsert("k").set("a", number).set("b", number);
         write.set("s", number.to_string())
     };
     let token = sent(write(0)).await;
-    assert!(opened.after(&token, "k").await.is_some());
+    assert!(fixture.after(&token, "k").await.is_some());
     let stop = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..6)
         .map(|_| {
-            let (reader, stop) = (opened.reader.clone(), stop.clone());
+            let (reader, stop) = (fixture.reader.clone(), stop.clone());
             tokio::task::spawn_blocking(move || read_whole(&reader, &stop))
         })
         .collect();
@@ -257,7 +258,7 @@ pub async fn many_threads_one_reader() {
     for number in 1..300 {
         last = sent(write(number)).await;
     }
-    let found = opened.after(&last, "k").await.unwrap();
+    let found = fixture.after(&last, "k").await.unwrap();
     assert_eq!(found["a"], Some(int(299)));
     stop.store(true, Ordering::Relaxed);
     for thread in threads {
@@ -267,7 +268,7 @@ pub async fn many_threads_one_reader() {
 
 /// Reads one document until stopped; returns the number of reads.
 fn read_whole(reader: &Reader, stop: &AtomicBool) -> u64 {
-    let (a, s) = (reader.handle("a", INT64).unwrap(), reader.handle("s", STRING).unwrap());
+    let (a, s) = (reader.field_as("a", INT64).unwrap(), reader.field_as("s", STRING).unwrap());
     let columns = [GatherField::new("a"), GatherField::new("b")];
     let plan = reader.plan_gather::<i64>(&columns, Conversion::Exact).unwrap();
     let (mut last, mut reads) = (0, 0);
@@ -290,7 +291,7 @@ fn read_whole(reader: &Reader, stop: &AtomicBool) -> u64 {
     }
 }
 
-pub async fn unreachable_server() {
+pub async fn unreachable_server_is_unavailable_in_time() {
     let hasty = || ClientOptions::default().deadline(SOON);
     // The port is taken, and no process listens there.
     let taken = TcpSocket::new_v4().unwrap();
@@ -305,30 +306,31 @@ pub async fn unreachable_server() {
     refused(client, ErrorCode::InvalidArgument);
 
     let mut node = memory_node().await;
-    let opened = Opened::create_at(&node.endpoint(), crate::world::spec([("a", INT64)])).await;
+    let fixture =
+        StoreFixture::create_at(&node.endpoint(), crate::world::spec([("a", INT64)])).await;
     node.kill();
-    let write = opened.store.upsert("k").increment("a", 1).deadline(SOON).send();
+    let write = fixture.store.upsert("k").increment("a", 1).deadline(SOON).send();
     let error = timeout(PATIENCE, write).await.unwrap().unwrap_err();
     let is_expected = matches!(error.code(), ErrorCode::Unavailable | ErrorCode::UnknownOutcome);
     assert!(is_expected, "{error}");
     node.restart().await;
-    let pending = error.into_pending().expect("it may be settled").with_deadline(PATIENCE);
-    pending.retry().await.unwrap().into_complete().unwrap();
-    assert_eq!(opened.latest("k").await, Some(fields([("a", int(1))])));
+    let pending = error.into_pending().expect("it may be resolved").deadline(PATIENCE);
+    pending.retry().await.unwrap().require_complete().unwrap();
+    assert_eq!(fixture.latest("k").await, Some(fields([("a", int(1))])));
 }
 
-pub async fn typed_errors() {
-    let opened = Opened::with([("a", INT32)]).await;
-    let other = Opened::with([("a", INT32)]).await;
-    let (store, reader) = (&opened.store, &opened.reader);
-    let name = opened.name().to_owned();
+pub async fn errors_carry_class_context_and_advice() {
+    let fixture = StoreFixture::with([("a", INT32)]).await;
+    let other = StoreFixture::with([("a", INT32)]).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
+    let name = fixture.name().to_owned();
     let secret = "do-not-show-this";
     let foreign = sent(other.store.upsert("k").set("a", 1)).await;
     let column = [GatherField::new("a")];
     let plan = reader.plan_gather::<i32>(&column, Conversion::Exact).unwrap();
     let mut out = GatherOut::values(&mut []);
     let gathered = reader.read_local(None, |view| view.gather(&plan, &[secret][..], &mut out));
-    let of_other_type = reader.get(DocumentKey::from(1));
+    let of_other_type = reader.get_document(DocumentKey::from(1));
     let unknown = client_of(&endpoint().await).await.store("nobody").await;
     let wrote = store.upsert(secret).set("a", secret).send().await.map_err(Error::from);
     let oversize = store.upsert(&secret.repeat(5_000)).set("a", 1).send().await;
@@ -337,7 +339,11 @@ pub async fn typed_errors() {
     let in_store = |field, numbers| (Some(name.as_str()), field, numbers);
     let failures = [
         (wrote.map(drop), ErrorCode::InvalidArgument, in_store(Some("a"), None)),
-        (reader.handle("none", INT32).map(drop), ErrorCode::NotFound, in_store(Some("none"), None)),
+        (
+            reader.field_as("none", INT32).map(drop),
+            ErrorCode::NotFound,
+            in_store(Some("none"), None),
+        ),
         (
             oversize.map(drop).map_err(Error::from),
             ErrorCode::LimitExceeded,
@@ -346,7 +352,7 @@ pub async fn typed_errors() {
         (gathered, ErrorCode::InvalidArgument, in_store(None, None)),
         (of_other_type.map(drop), ErrorCode::InvalidArgument, in_store(None, None)),
         (
-            opened.client.create_store(&again).await.map(drop),
+            fixture.client.create_store(&again).await.map(drop),
             ErrorCode::Conflict,
             in_store(None, None),
         ),

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay::reads::{
-    Conversion, FieldRead, GatherField, GatherOut, KeyAnswer, KeyStatus, Presence, Read,
+    Conversion, FieldRead, GatherField, GatherOut, KeyAnswer, KeyStatus, Presence, ReadOptions,
 };
 use forebay::schema::{Alteration, FieldSpec, FieldType, StoreSpec, Timestamp};
-use forebay::testing::{Forced, InMemoryReader, Row};
+use forebay::testing::{InMemoryReader, Row, SimulatedState};
 use forebay::writes::{Write, WriteResult};
 use forebay::{ErrorCode, Reader, Result};
 
 use crate::world::{
-    FLOAT64, Fields, INT32, INT64, Opened, SOON, STRING, after, document, fields, int, keys,
+    FLOAT64, Fields, INT32, INT64, SOON, STRING, StoreFixture, after, document, fields, int, keys,
     latest, named, ready_reader, refused, scalar, spec, value,
 };
 
@@ -27,15 +27,15 @@ fn opened<const N: usize>(
 
 /// Returns the document as this process has it now.
 fn found(reader: &Reader, key: &str) -> Option<Fields> {
-    let document = reader.get(key).unwrap();
+    let document = reader.get_document(key).unwrap();
     document.map(|document| named(document, &reader.schema().definition))
 }
 
 /// Makes the reads of a ranking, by any reader: the program under test.
 fn profile(users: &Reader, keys: &[String]) -> Result<Vec<(i64, f64, String)>> {
-    let visits = users.handle("visits", INT64)?;
-    let score = users.handle("score", FLOAT64)?;
-    let city = users.handle("city", STRING)?;
+    let visits = users.field_as("visits", INT64)?;
+    let score = users.field_as("score", FLOAT64)?;
+    let city = users.field_as("city", STRING)?;
     let bound = Some(Duration::from_secs(60));
     let one = |key: &String| {
         users.read_local(bound, |view| {
@@ -46,7 +46,7 @@ fn profile(users: &Reader, keys: &[String]) -> Result<Vec<(i64, f64, String)>> {
     keys.iter().map(one).collect()
 }
 
-pub async fn in_memory_ready() {
+pub async fn in_memory_reader_is_ready_with_its_rows() {
     let rows = keys(100).into_iter().zip(0..).map(|(key, place)| Row::new(&key).set("a", place));
     let reader = opened([("a", INT64), ("s", STRING)], rows);
     assert!(reader.is_ready());
@@ -66,7 +66,7 @@ pub async fn in_memory_ready() {
     refused(wrong.map(drop), ErrorCode::InvalidArgument);
 }
 
-pub async fn in_memory_writes() {
+pub async fn in_memory_writes_have_the_meaning_of_store_writes() {
     let mut spec = spec([("a", INT64), ("l", FieldType::List(forebay::schema::ScalarType::Int64))]);
     spec.options.versioned = true;
     let reader = Reader::in_memory(&spec, [Row::new("k").set("a", 1)]).unwrap();
@@ -80,7 +80,7 @@ pub async fn in_memory_writes() {
     assert_eq!(found(&reader, "k"), Some(expected.clone()));
     assert_eq!(document(&reader, &after(&token), "k").await.unwrap(), Some(expected.clone()));
     assert_eq!(document(&reader, &latest(), "k").await.unwrap(), Some(expected));
-    let version = reader.get("k").unwrap().unwrap().version.unwrap();
+    let version = reader.get_document("k").unwrap().unwrap().version.unwrap();
     let stale = sent(store.upsert("k").set("a", 0).if_absent()).await;
     assert_eq!(stale.result, WriteResult::ConditionFailed(Some(version)));
     let met = sent(store.upsert("k").set("a", 9).if_version(version)).await;
@@ -98,7 +98,7 @@ pub async fn in_memory_writes() {
         batch.add(store.upsert(&key).increment("a", 1)).unwrap();
         batch.add(store.upsert(&key).increment("a", 1)).unwrap();
     }
-    assert_eq!(batch.send().await.unwrap().into_complete().unwrap().results.len(), 6_000);
+    assert_eq!(batch.send().await.unwrap().require_complete().unwrap().results.len(), 6_000);
     assert!(keys(3_000).iter().all(|key| found(&reader, key).unwrap()["a"] == Some(int(2))));
     refused(reader.write(store.upsert("k").set("b", 1)), ErrorCode::NotFound);
     refused(reader.write(store.upsert("k").set("a", "x")), ErrorCode::InvalidArgument);
@@ -107,10 +107,10 @@ pub async fn in_memory_writes() {
     refused(document(&reader, &after(&foreign), "k").await, ErrorCode::InvalidArgument);
 }
 
-pub async fn in_memory_clock() {
+pub async fn in_memory_clock_moves_only_on_request() {
     let row = Row::new("k").set("a", 1).ttl(Duration::from_secs(10));
     let reader = opened([("a", INT64), ("b", INT64)], [row]);
-    let began = reader.now();
+    let began = reader.clock();
     let write = reader.upsert("k").set("b", 2).field_ttl("b", Duration::from_secs(4));
     reader.write(write).unwrap();
     let both = fields([("a", int(1)), ("b", int(2))]);
@@ -125,7 +125,7 @@ pub async fn in_memory_clock() {
         let fresh = Some(Duration::from_secs(2));
         assert!(reader.read_local(fresh, |view| view.get("k").map(drop)).is_ok(), "fresh");
     }
-    let past = Timestamp::from_micros(reader.now().as_micros() - 1);
+    let past = Timestamp::from_micros(reader.clock().as_micros() - 1);
     refused(reader.set_clock(past), ErrorCode::InvalidArgument);
     reader.write(reader.upsert("k").increment("a", 1)).unwrap();
     assert_eq!(found(&reader, "k"), Some(fields([("a", int(1))])), "absent counts as 0");
@@ -136,11 +136,11 @@ pub async fn in_memory_clock() {
     assert_eq!(found(&reader, "k"), Some(fields([("a", int(2))])), "after days without a write");
 }
 
-pub async fn in_memory_alterations() {
+pub async fn in_memory_reader_accepts_alterations() {
     let types = [("x_a", INT32), ("x_b", INT32), ("y", INT32)];
     let row = Row::new("k").set("x_a", 1).set("x_b", 2).set("y", 3);
     let reader = opened(types, [row]);
-    let (y, x_a) = (reader.handle("y", INT32).unwrap(), reader.handle("x_a", INT32).unwrap());
+    let (y, x_a) = (reader.field_as("y", INT32).unwrap(), reader.field_as("x_a", INT32).unwrap());
     let rename = Alteration::RenameField { from: "y".to_owned(), to: "z".to_owned() };
     let widen = Alteration::WidenField { name: "z".to_owned(), to: INT64 };
     let add = Alteration::AddField(FieldSpec::new("n", STRING));
@@ -165,7 +165,7 @@ pub async fn in_memory_alterations() {
 fn statuses(reader: &Reader, bound: Option<Duration>, keys: &[String]) -> Vec<KeyStatus> {
     let mut statuses = Vec::new();
     let read = reader.read_local(bound, |view| {
-        view.multi_get(keys, |_, answer| {
+        view.get_many(keys, |_, answer| {
             statuses.push(match answer {
                 KeyAnswer::Found(_) => KeyStatus::Found,
                 KeyAnswer::None(status) => status,
@@ -190,29 +190,29 @@ fn gathers_nothing(reader: &Reader, bound: Option<Duration>, status: KeyStatus) 
     assert_eq!((values, statuses, cells), ([5; 2], [status; 2], [Presence::Absent; 2]));
 }
 
-pub async fn in_memory_not_ready() {
+pub async fn in_memory_reader_simulates_not_ready() {
     let reader = opened([("a", INT64)], [Row::new("k0").set("a", 1)]);
-    reader.force(Forced::NotReady).unwrap();
+    reader.simulate(SimulatedState::NotReady).unwrap();
     assert!(!reader.is_ready() && !reader.status().is_ready);
-    refused(reader.get("k0"), ErrorCode::Unavailable);
+    refused(reader.get_document("k0"), ErrorCode::Unavailable);
     assert_eq!(statuses(&reader, None, &keys(2)), [KeyStatus::Unavailable; 2]);
     gathers_nothing(&reader, None, KeyStatus::Unavailable);
     refused(reader.await_ready(SOON).await, ErrorCode::Unavailable);
     let token = reader.write(reader.upsert("k1").set("a", 2)).unwrap().token;
-    let waits = Read::after_token(token.clone(), SOON);
+    let waits = ReadOptions::after(token.clone(), SOON);
     refused(document(&reader, &waits, "k1").await, ErrorCode::Unavailable);
     let waiting = async { document(&reader, &after(&token), "k1").await };
-    let forcing = async { reader.force(Forced::Nothing) };
-    let (found, forced) = futures::future::join(waiting, forcing).await;
-    forced.unwrap();
+    let simulating = async { reader.simulate(SimulatedState::None) };
+    let (found, simulated) = futures::future::join(waiting, simulating).await;
+    simulated.unwrap();
     assert_eq!(found.unwrap(), Some(fields([("a", int(2))])), "the wait ends with the state");
     assert!(reader.is_ready());
     assert_eq!(statuses(&reader, None, &keys(3))[..2], [KeyStatus::Found; 2]);
 }
 
-pub async fn in_memory_stale() {
+pub async fn in_memory_reader_simulates_staleness() {
     let reader = opened([("a", INT64)], [Row::new("k0").set("a", 1)]);
-    reader.force(Forced::Stale(HOUR)).unwrap();
+    reader.simulate(SimulatedState::Stale(HOUR)).unwrap();
     assert!(!reader.is_ready());
     assert_eq!(reader.status().age, Some(HOUR));
     let within = |bound| reader.read_local(Some(bound), |view| view.get("k0").map(drop));
@@ -225,27 +225,27 @@ pub async fn in_memory_stale() {
     assert_eq!(found(&reader, "k0"), Some(fields([("a", int(2))])), "without a bound");
     reader.advance(HOUR).unwrap();
     assert_eq!(reader.status().age, Some(2 * HOUR), "it ages");
-    reader.force(Forced::Nothing).unwrap();
+    reader.simulate(SimulatedState::None).unwrap();
     within(Duration::from_secs(2)).unwrap();
     assert!(reader.is_ready());
 }
 
-pub async fn in_memory_closed() {
+pub async fn in_memory_reader_simulates_closed() {
     let reader = opened([("a", INT64)], [Row::new("k").set("a", 1)]);
-    let a = reader.handle("a", INT64).unwrap();
-    reader.force(Forced::Closed).unwrap();
+    let a = reader.field_as("a", INT64).unwrap();
+    reader.simulate(SimulatedState::Closed).unwrap();
     refused(scalar::<i64>(&reader, &a, "k"), ErrorCode::Closed);
-    refused(reader.handle("a", INT64), ErrorCode::Closed);
+    refused(reader.field_as("a", INT64), ErrorCode::Closed);
     refused(reader.await_ready(SOON).await, ErrorCode::Closed);
     refused(reader.write(reader.upsert("k").set("a", 2)), ErrorCode::Closed);
     refused(reader.advance(HOUR), ErrorCode::Closed);
     refused(reader.alter(&[Alteration::DropAll]), ErrorCode::Closed);
-    refused(reader.force(Forced::Nothing), ErrorCode::Closed);
+    refused(reader.simulate(SimulatedState::None), ErrorCode::Closed);
     assert!(!reader.is_ready());
-    reader.close();
+    reader.begin_close();
 }
 
-pub async fn in_memory_equals_a_node() {
+pub async fn in_memory_reader_answers_like_a_node() {
     let types = [("visits", INT64), ("score", FLOAT64), ("city", STRING)];
     let written = |store: &forebay::Store| {
         let key = keys(40);
@@ -263,7 +263,7 @@ pub async fn in_memory_equals_a_node() {
         }
         writes
     };
-    let served = Opened::with(types).await;
+    let served = StoreFixture::with(types).await;
     let token = served.write_all(written(&served.store)).await;
     let node = ready_reader(&served.client, forebay::ReaderOptions::new(served.name())).await;
     node.await_token(&token, crate::world::PATIENCE).await.unwrap();
@@ -272,7 +272,7 @@ pub async fn in_memory_equals_a_node() {
     written(memory.as_store()).into_iter().for_each(|write| drop(memory.write(write).unwrap()));
     let asked = keys(45);
     assert_eq!(profile(&memory, &asked).unwrap(), profile(&node, &asked).unwrap());
-    let dumped = |reader: &Reader| -> BTreeMap<String, Fields> { crate::world::iterate(reader) };
+    let dumped = |reader: &Reader| -> BTreeMap<String, Fields> { crate::world::scan(reader) };
     assert_eq!(dumped(&memory), dumped(&node));
     refused(profile(&memory, &["k".repeat(65_537)]), ErrorCode::LimitExceeded);
     let gone = Alteration::DropField("score".to_owned());

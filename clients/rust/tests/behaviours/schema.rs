@@ -8,115 +8,116 @@ use forebay::schema::{Alteration, FieldSpec, Value};
 use parking_lot::Mutex;
 
 use crate::world::{
-    INT32, INT64, Opened, STRING, eventually, fields, int, keys, refused, scalar, sent, value,
+    INT32, INT64, STRING, StoreFixture, eventually, fields, int, keys, refused, scalar, sent, value,
 };
 
-pub async fn add_field_live() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let (store, reader) = (&opened.store, &opened.reader);
+pub async fn field_added_under_an_open_reader_is_readable() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
     sent(store.upsert("old").set("a", 1)).await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let teller = Arc::clone(&told);
     reader.on_schema_change(Arc::new(move |schema| {
         teller.lock().push(schema.definition.version);
     }));
-    let altered = opened.alter(Alteration::AddField(FieldSpec::new("b", STRING))).await;
+    let altered = fixture.alter(Alteration::AddField(FieldSpec::new("b", STRING))).await;
     let token = sent(store.upsert("new").set("a", 2).set("b", "x")).await;
     let new = fields([("a", int(2)), ("b", "x".into())]);
-    assert_eq!(opened.after(&token, "new").await, Some(new));
-    assert_eq!(opened.latest("old").await, Some(fields([("a", int(1))])));
-    let added = reader.handle("b", STRING).unwrap();
+    assert_eq!(fixture.after(&token, "new").await, Some(new));
+    assert_eq!(fixture.latest("old").await, Some(fields([("a", int(1))])));
+    let added = reader.field_as("b", STRING).unwrap();
     assert_eq!(value(reader, &added, "old").unwrap(), FieldRead::Absent);
     eventually("the callback is told", async || *told.lock() == [altered.version]).await;
     assert_eq!(reader.schema_version(), altered.version);
     assert!(reader.schema().definition.field("b").is_some());
 }
 
-pub async fn drop_field() {
-    let opened = Opened::with([("a", INT64), ("b", INT64)]).await;
-    let (store, reader) = (&opened.store, &opened.reader);
+pub async fn dropped_field_is_absent_in_every_document() {
+    let fixture = StoreFixture::with([("a", INT64), ("b", INT64)]).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
     let token = sent(store.upsert("k").set("a", 1).set("b", 2)).await;
     let both = fields([("a", int(1)), ("b", int(2))]);
-    assert_eq!(opened.after(&token, "k").await, Some(both));
-    let handle = reader.handle("b", INT64).unwrap();
+    assert_eq!(fixture.after(&token, "k").await, Some(both));
+    let handle = reader.field_as("b", INT64).unwrap();
     assert_eq!(value(reader, &handle, "k").unwrap(), FieldRead::Value(int(2)));
-    opened.alter(Alteration::DropField("b".to_owned())).await;
+    fixture.alter(Alteration::DropField("b".to_owned())).await;
     eventually("the drop is seen", async || {
         value(reader, &handle, "k").unwrap() == FieldRead::Absent
     })
     .await;
-    assert_eq!(opened.latest("k").await, Some(fields([("a", int(1))])));
-    opened.alter(Alteration::AddField(FieldSpec::new("b", STRING))).await;
+    assert_eq!(fixture.latest("k").await, Some(fields([("a", int(1))])));
+    fixture.alter(Alteration::AddField(FieldSpec::new("b", STRING))).await;
     let token = sent(store.upsert("k").set("b", "new")).await;
     let renewed = fields([("a", int(1)), ("b", "new".into())]);
-    assert_eq!(opened.after(&token, "k").await, Some(renewed));
+    assert_eq!(fixture.after(&token, "k").await, Some(renewed));
     assert_eq!(value(reader, &handle, "k").unwrap(), FieldRead::Absent);
-    let renewed = reader.handle("b", STRING).unwrap();
+    let renewed = reader.field_as("b", STRING).unwrap();
     assert_eq!(value(reader, &renewed, "k").unwrap(), FieldRead::Value("new".into()));
 }
 
-pub async fn drop_fields_by_prefix() {
-    let opened = Opened::with([("x_a", INT64), ("x_b", INT64), ("xc", INT64), ("y", INT64)]).await;
-    let write = opened.store.upsert("k").set("x_a", 1).set("x_b", 2).set("xc", 3).set("y", 4);
+pub async fn drop_by_prefix_drops_only_matching_fields() {
+    let fixture =
+        StoreFixture::with([("x_a", INT64), ("x_b", INT64), ("xc", INT64), ("y", INT64)]).await;
+    let write = fixture.store.upsert("k").set("x_a", 1).set("x_b", 2).set("xc", 3).set("y", 4);
     let token = sent(write).await;
-    assert_eq!(opened.after(&token, "k").await.unwrap().len(), 4);
-    let altered = opened.alter(Alteration::DropFieldsByPrefix("x_".to_owned())).await;
+    assert_eq!(fixture.after(&token, "k").await.unwrap().len(), 4);
+    let altered = fixture.alter(Alteration::DropFieldsByPrefix("x_".to_owned())).await;
     let left = Some(fields([("xc", int(3)), ("y", int(4))]));
-    eventually("the drop is seen", async || opened.latest("k").await == left).await;
+    eventually("the drop is seen", async || fixture.latest("k").await == left).await;
     let names: Vec<_> = altered.fields.iter().map(|field| field.name.as_str()).collect();
     assert_eq!(names, ["xc", "y"]);
 }
 
-pub async fn drop_all() {
-    let opened = Opened::with([("a", INT64)]).await;
+pub async fn drop_all_makes_every_document_absent() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
     let keys = keys(100);
-    opened.write_all(keys.iter().map(|key| opened.store.upsert(key).set("a", 1))).await;
-    assert_eq!(opened.numbers(&keys[..], "a").await, [Some(1); 100]);
-    opened.alter(Alteration::DropAll).await;
-    sent(opened.store.upsert("new").increment("a", 1)).await;
-    eventually("all is dropped", async || opened.numbers(&keys[..], "a").await == [None; 100])
+    fixture.write_all(keys.iter().map(|key| fixture.store.upsert(key).set("a", 1))).await;
+    assert_eq!(fixture.numbers(&keys[..], "a").await, [Some(1); 100]);
+    fixture.alter(Alteration::DropAll).await;
+    sent(fixture.store.upsert("new").increment("a", 1)).await;
+    eventually("all is dropped", async || fixture.numbers(&keys[..], "a").await == [None; 100])
         .await;
-    assert_eq!(opened.latest("new").await, Some(fields([("a", int(1))])));
-    assert_eq!(opened.iterate(), [("new".to_owned(), fields([("a", int(1))]))].into());
+    assert_eq!(fixture.latest("new").await, Some(fields([("a", int(1))])));
+    assert_eq!(fixture.scan(), [("new".to_owned(), fields([("a", int(1))]))].into());
 }
 
-pub async fn rename_under_a_handle() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let (store, reader) = (&opened.store, &opened.reader);
+pub async fn handle_survives_a_rename_of_its_field() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
     let token = sent(store.upsert("k").set("a", 1)).await;
-    assert!(opened.after(&token, "k").await.is_some());
-    let handle = reader.handle("a", INT64).unwrap();
+    assert!(fixture.after(&token, "k").await.is_some());
+    let handle = reader.field_as("a", INT64).unwrap();
     let plan = reader.plan_gather::<i64>(&[GatherField::new("a")], Conversion::Exact).unwrap();
     let rename = Alteration::RenameField { from: "a".to_owned(), to: "b".to_owned() };
-    opened.alter(rename).await;
+    fixture.alter(rename).await;
     let token = sent(store.upsert("k").set("b", 2)).await;
-    assert_eq!(opened.after(&token, "k").await, Some(fields([("b", int(2))])));
+    assert_eq!(fixture.after(&token, "k").await, Some(fields([("b", int(2))])));
     assert_eq!(scalar::<i64>(reader, &handle, "k").unwrap(), FieldRead::Value(2));
-    assert_eq!(opened.gather(&plan, &["k"][..]).await, [2]);
+    assert_eq!(fixture.gather(&plan, &["k"][..]).await, [2]);
     let token = sent(store.upsert("k").set("a", 3)).await;
-    assert_eq!(opened.after(&token, "k").await, Some(fields([("b", int(3))])));
+    assert_eq!(fixture.after(&token, "k").await, Some(fields([("b", int(3))])));
     for name in ["a", "b"] {
-        let handle = reader.handle(name, INT64).unwrap();
+        let handle = reader.field_as(name, INT64).unwrap();
         assert_eq!(scalar::<i64>(reader, &handle, "k").unwrap(), FieldRead::Value(3));
     }
 }
 
-pub async fn widen_under_a_handle() {
-    let opened = Opened::with([("a", INT32)]).await;
-    let (store, reader) = (&opened.store, &opened.reader);
+pub async fn handle_survives_a_widening_of_its_field() {
+    let fixture = StoreFixture::with([("a", INT32)]).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
     sent(store.upsert("old").set("a", 1)).await;
-    let narrow = reader.handle("a", INT32).unwrap();
-    opened.alter(Alteration::WidenField { name: "a".to_owned(), to: INT64 }).await;
+    let narrow = reader.field_as("a", INT32).unwrap();
+    fixture.alter(Alteration::WidenField { name: "a".to_owned(), to: INT64 }).await;
     sent(store.upsert("fits").set("a", 2)).await;
     sent(store.upsert("wide").set("a", 1i64 << 40)).await;
     let read = async |key: &'static str| {
-        opened.read_latest(&[key][..], |view| view.get_scalar::<i32>(&narrow, key)).await
+        fixture.read_latest(&[key][..], |view| view.get_scalar::<i32>(&narrow, key)).await
     };
     assert_eq!(read("old").await.unwrap(), FieldRead::Value(1));
     assert_eq!(read("fits").await.unwrap(), FieldRead::Value(2));
     let error = refused(read("wide").await, ErrorCode::InvalidArgument);
     assert!(error.message().contains("int64") && error.message().contains("int32"), "{error}");
-    let wide = reader.handle("a", INT64).unwrap();
+    let wide = reader.field_as("a", INT64).unwrap();
     for (key, number) in [("old", 1), ("fits", 2), ("wide", 1 << 40)] {
         assert_eq!(value(reader, &wide, key).unwrap(), FieldRead::Value(Value::Int64(number)));
     }

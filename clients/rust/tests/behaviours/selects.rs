@@ -1,7 +1,7 @@
 //! Selects of a stream's retained events: the criteria, the attributes of each event, and the
 //! selects that are refused.
 
-use forebay::reads::{Presence, Read, Select};
+use forebay::reads::{EventQuery, Presence, ReadOptions};
 use forebay::schema::{
     ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, KeyValue, ScalarType, StoreSpec,
     StreamSpec, Timestamp, Value,
@@ -10,8 +10,8 @@ use forebay::writes::Token;
 use forebay::{Client, ErrorCode, Store};
 
 use crate::world::{
-    INT32, INT64, Opened, PATIENCE, STRING, TIMESTAMP, after, client, int, new_name, over_limit,
-    refused,
+    INT32, INT64, PATIENCE, STRING, StoreFixture, TIMESTAMP, after, client, int, new_name,
+    over_limit, refused,
 };
 
 const SECOND_US: i64 = 1_000_000;
@@ -55,18 +55,18 @@ async fn orders() -> Orders {
         let event = if n < 11 { event.set("price", n * 7 % 12 * 10) } else { event };
         batch.add(event).unwrap();
     }
-    let token = batch.send().await.unwrap().into_complete().unwrap().token;
+    let token = batch.send().await.unwrap().require_complete().unwrap().token;
     Orders { _client: client, store, token }
 }
 
 impl Orders {
-    fn select(&self) -> Select {
+    fn select(&self) -> EventQuery {
         self.store.select().read(after(&self.token))
     }
 }
 
 /// Returns the seconds of the events' times.
-async fn seconds(select: Select) -> Vec<i64> {
+async fn seconds(select: EventQuery) -> Vec<i64> {
     let selected = select.send().await.unwrap();
     selected.events.iter().map(|event| event.time.as_micros() / SECOND_US).collect()
 }
@@ -75,7 +75,7 @@ fn second(n: i64) -> Timestamp {
     Timestamp::from_micros(n * SECOND_US)
 }
 
-pub async fn select_by_key() {
+pub async fn select_by_key_returns_the_events_of_the_key() {
     let orders = orders().await;
     let selected = orders.select().key("user-1").send().await.unwrap();
     let names: Vec<_> = selected.columns.iter().map(|column| column.name.as_str()).collect();
@@ -96,7 +96,7 @@ pub async fn select_by_key() {
     assert!(seconds(orders.select().key("nobody")).await.is_empty());
 }
 
-pub async fn select_by_index() {
+pub async fn select_by_value_returns_events_with_the_value() {
     let orders = orders().await;
     assert_eq!(seconds(orders.select().equal("class", 2_i64)).await, [2, 6, 10]);
     assert_eq!(seconds(orders.select().equal("class", Value::Int32(2))).await, [2, 6, 10]);
@@ -108,7 +108,7 @@ pub async fn select_by_index() {
     assert_eq!(rome.events[1].presence("city"), Presence::Absent);
 }
 
-pub async fn select_by_range() {
+pub async fn select_by_range_returns_events_between_two_values() {
     let orders = orders().await;
     assert_eq!(seconds(orders.select().between("price", 20..70)).await, [2, 4, 6, 9]);
     assert_eq!(seconds(orders.select().between("price", ..20)).await, [0, 7]);
@@ -118,7 +118,7 @@ pub async fn select_by_range() {
     assert!(seconds(orders.select().between("price", 41..60)).await.is_empty());
 }
 
-pub async fn select_ordered() {
+pub async fn ordered_select_returns_the_first_events() {
     let orders = orders().await;
     let by_price = || orders.select().order_by("price");
     assert_eq!(seconds(by_price()).await, [0, 7, 2, 9, 4, 6, 1, 8, 3, 10, 5, 11]);
@@ -130,24 +130,24 @@ pub async fn select_ordered() {
     assert_eq!(of_one.events[0].presence("price"), Presence::Absent, "it was not asked for");
 }
 
-pub async fn select_in_a_time_span() {
+pub async fn select_by_time_returns_the_events_of_the_span() {
     let orders = orders().await;
-    let span = || orders.select().from(second(3)).to(second(6));
+    let span = || orders.select().start(second(3)).end(second(6));
     assert_eq!(seconds(span()).await, [3, 4, 5]);
     assert_eq!(seconds(span().descending()).await, [5, 4, 3]);
-    assert_eq!(seconds(orders.select().from(second(10))).await, [10, 11]);
-    assert_eq!(seconds(orders.select().to(second(2))).await, [0, 1]);
-    let of_one = orders.select().key("user-1").from(second(4)).to(second(10));
+    assert_eq!(seconds(orders.select().start(second(10))).await, [10, 11]);
+    assert_eq!(seconds(orders.select().end(second(2))).await, [0, 1]);
+    let of_one = orders.select().key("user-1").start(second(4)).end(second(10));
     assert_eq!(seconds(of_one).await, [4, 7]);
     assert_eq!(seconds(orders.select().descending().limit(2)).await, [11, 10]);
     assert_eq!(seconds(orders.select()).await, (0..12).collect::<Vec<_>>());
 }
 
-pub async fn select_refusals() {
+pub async fn invalid_selects_are_refused() {
     let orders = orders().await;
     let select = || orders.select();
     let name = orders.store.definition().name.clone();
-    let refusal = async |select: Select, code| {
+    let refusal = async |select: EventQuery, code| {
         let error = refused(select.send().await, code);
         assert_eq!(error.context().store.as_deref(), Some(name.as_str()));
         error.context().field.clone()
@@ -174,12 +174,12 @@ pub async fn select_refusals() {
         assert_eq!(refusal(invalid, ErrorCode::InvalidArgument).await.as_deref(), column);
     }
     assert_eq!(over_limit(select().limit(10_001).send().await), (10_000, 10_001));
-    let documents = Opened::with([("n", INT64)]).await;
+    let documents = StoreFixture::with([("n", INT64)]).await;
     let error = refused(documents.store.select().send().await, ErrorCode::InvalidArgument);
     assert_eq!(error.context().store.as_deref(), Some(documents.name()));
 }
 
-pub async fn select_after_token() {
+pub async fn select_after_a_token_finds_its_event() {
     let orders = orders().await;
     let insert = || orders.store.insert("own").set("at", Value::Timestamp(0)).send();
     for written in 1..4 {
@@ -191,6 +191,6 @@ pub async fn select_after_token() {
         assert_eq!(again.events, own.events);
     }
     insert().await.unwrap();
-    let latest = orders.store.select().key("own").read(Read::latest(PATIENCE));
+    let latest = orders.store.select().key("own").read(ReadOptions::latest(PATIENCE));
     assert_eq!(latest.send().await.unwrap().events.len(), 4);
 }

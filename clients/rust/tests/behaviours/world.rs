@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay::reads::{
     Document, DocumentKey, Element, FieldHandle, FieldRead, FieldScalar, GatherOut, GatherPlan,
-    KeyAnswer, KeyList, Read, View,
+    KeyAnswer, KeyList, ReadOptions, View,
 };
 use forebay::schema::{Alteration, Definition, FieldType, KeyType, StoreSpec, Value};
 use forebay::writes::{Token, Write, WriteOutcome};
@@ -81,13 +81,13 @@ pub fn keyed<const N: usize>(
 }
 
 /// A test's store, with its own client and a reader that is ready.
-pub struct Opened {
+pub struct StoreFixture {
     pub client: Client,
     pub store: Store,
     pub reader: Reader,
 }
 
-impl Opened {
+impl StoreFixture {
     pub async fn create(spec: StoreSpec) -> Self {
         Self::create_at(&endpoint().await, spec).await
     }
@@ -118,7 +118,7 @@ impl Opened {
         for write in writes {
             batch.add(write).unwrap();
         }
-        batch.send().await.unwrap().into_complete().unwrap().token
+        batch.send().await.unwrap().require_complete().unwrap().token
     }
 
     /// Returns the document once the token is applied.
@@ -147,10 +147,10 @@ impl Opened {
 
     /// Returns a number of many documents, as the log has them; `None` for absent and null.
     pub async fn numbers<K: KeyList + ?Sized>(&self, keys: &K, field: &str) -> Vec<Option<i64>> {
-        let handle = self.reader.handle_of_own_type(field).unwrap();
+        let handle = self.reader.field(field).unwrap();
         let mut numbers = Vec::new();
         let read = self.read_latest(keys, |view| {
-            view.multi_get(keys, |_, answer| {
+            view.get_many(keys, |_, answer| {
                 numbers.push(match answer {
                     KeyAnswer::Found(row) => row.scalar::<i64>(&handle)?.value(),
                     KeyAnswer::None(_) => None,
@@ -183,8 +183,8 @@ impl Opened {
     }
 
     /// Returns every live document by its string key; asserts that each key comes once.
-    pub fn iterate(&self) -> BTreeMap<String, Fields> {
-        iterate(&self.reader)
+    pub fn scan(&self) -> BTreeMap<String, Fields> {
+        scan(&self.reader)
     }
 }
 
@@ -194,12 +194,12 @@ pub async fn ready_reader(client: &Client, options: ReaderOptions) -> Reader {
     reader
 }
 
-pub fn latest() -> Read {
-    Read::latest(PATIENCE)
+pub fn latest() -> ReadOptions {
+    ReadOptions::latest(PATIENCE)
 }
 
-pub fn after(token: &Token) -> Read {
-    Read::after_token(token.clone(), PATIENCE)
+pub fn after(token: &Token) -> ReadOptions {
+    ReadOptions::after(token.clone(), PATIENCE)
 }
 
 /// Sends a write that must succeed; returns its token.
@@ -214,10 +214,10 @@ pub async fn outcome(write: Write) -> WriteOutcome {
 
 pub async fn document<'k>(
     reader: &Reader,
-    read: &Read,
+    read: &ReadOptions,
     key: impl Into<DocumentKey<'k>>,
 ) -> Result<Option<Fields>> {
-    let document = reader.get_with(read, key).await?;
+    let document = reader.get_document_with(read, key).await?;
     Ok(document.map(|document| named(document, &reader.schema().definition)))
 }
 
@@ -240,7 +240,7 @@ pub fn scalar<'k, T: FieldScalar>(
 }
 
 /// Returns every live document by its string key; asserts that each key comes once.
-pub fn iterate(reader: &Reader) -> BTreeMap<String, Fields> {
+pub fn scan(reader: &Reader) -> BTreeMap<String, Fields> {
     let mut documents = BTreeMap::new();
     let mut scan = reader.scan();
     loop {

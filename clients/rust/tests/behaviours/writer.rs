@@ -13,56 +13,56 @@ use futures::future::join_all;
 use half::f16;
 
 use crate::world::{
-    BOOL, BYTES, FLOAT32, FLOAT64, INT32, INT64, Opened, PATIENCE, STRING, TIMESTAMP, client,
+    BOOL, BYTES, FLOAT32, FLOAT64, INT32, INT64, PATIENCE, STRING, StoreFixture, TIMESTAMP, client,
     endpoint, fields, int, keyed, keys, new_name, outcome, over_limit, refused, sent, spec, value,
 };
 
 const NUMBERS: FieldType = FieldType::List(ScalarType::Int64);
 const TEXTS: FieldType = FieldType::List(ScalarType::String);
 
-pub async fn get_after_put() {
-    let opened = Opened::with([("a", INT64), ("b", INT64)]).await;
-    sent(opened.store.put("k").set("a", 1).set("b", 2)).await;
-    let token = sent(opened.store.put("k").set("a", 3)).await;
-    assert_eq!(opened.after(&token, "k").await, Some(fields([("a", int(3))])));
+pub async fn get_returns_exactly_the_put_fields() {
+    let fixture = StoreFixture::with([("a", INT64), ("b", INT64)]).await;
+    sent(fixture.store.put("k").set("a", 1).set("b", 2)).await;
+    let token = sent(fixture.store.put("k").set("a", 3)).await;
+    assert_eq!(fixture.after(&token, "k").await, Some(fields([("a", int(3))])));
 }
 
-pub async fn get_after_upsert() {
-    let opened = Opened::with([("a", INT64), ("b", STRING)]).await;
-    let written = outcome(opened.store.upsert("k").set("a", 1).set("b", "x")).await;
+pub async fn get_returns_every_upserted_field() {
+    let fixture = StoreFixture::with([("a", INT64), ("b", STRING)]).await;
+    let written = outcome(fixture.store.upsert("k").set("a", 1).set("b", "x")).await;
     assert_eq!(written.result, WriteResult::Appended);
-    let found = opened.after(&written.token, "k").await;
+    let found = fixture.after(&written.token, "k").await;
     assert_eq!(found, Some(fields([("a", int(1)), ("b", "x".into())])));
 }
 
-pub async fn upsert_union() {
-    let opened = Opened::with([("a", INT64), ("b", INT64), ("c", INT64)]).await;
-    sent(opened.store.upsert("k").set("a", 1).set("b", 1)).await;
-    let token = sent(opened.store.upsert("k").set("b", 2).set("c", 3)).await;
+pub async fn upserts_of_different_fields_add_up() {
+    let fixture = StoreFixture::with([("a", INT64), ("b", INT64), ("c", INT64)]).await;
+    sent(fixture.store.upsert("k").set("a", 1).set("b", 1)).await;
+    let token = sent(fixture.store.upsert("k").set("b", 2).set("c", 3)).await;
     let union = fields([("a", int(1)), ("b", int(2)), ("c", int(3))]);
-    assert_eq!(opened.after(&token, "k").await, Some(union));
+    assert_eq!(fixture.after(&token, "k").await, Some(union));
 }
 
-pub async fn delete_makes_absent() {
-    let opened = Opened::with([("a", INT64), ("b", INT64)]).await;
-    let store = &opened.store;
+pub async fn delete_makes_the_document_absent() {
+    let fixture = StoreFixture::with([("a", INT64), ("b", INT64)]).await;
+    let store = &fixture.store;
     let token = sent(store.upsert("k").set("a", 1).set("b", 1)).await;
-    assert!(opened.after(&token, "k").await.is_some());
+    assert!(fixture.after(&token, "k").await.is_some());
     let token = sent(store.delete("k")).await;
-    assert_eq!(opened.after(&token, "k").await, None);
+    assert_eq!(fixture.after(&token, "k").await, None);
     sent(store.delete("never")).await;
     let token = sent(store.upsert("k").set("b", 2)).await;
-    assert_eq!(opened.after(&token, "k").await, Some(fields([("b", int(2))])));
+    assert_eq!(fixture.after(&token, "k").await, Some(fields([("b", int(2))])));
 }
 
-pub async fn remove_field() {
-    let opened = Opened::with([("a", INT64), ("b", INT64)]).await;
-    sent(opened.store.upsert("k").set("a", 1).set("b", 2)).await;
-    let token = sent(opened.store.upsert("k").remove_field("a")).await;
-    assert_eq!(opened.after(&token, "k").await, Some(fields([("b", int(2))])));
+pub async fn removed_field_is_absent_and_others_remain() {
+    let fixture = StoreFixture::with([("a", INT64), ("b", INT64)]).await;
+    sent(fixture.store.upsert("k").set("a", 1).set("b", 2)).await;
+    let token = sent(fixture.store.upsert("k").remove_field("a")).await;
+    assert_eq!(fixture.after(&token, "k").await, Some(fields([("b", int(2))])));
 }
 
-pub async fn all_value_types() {
+pub async fn every_value_type_is_read_as_written() {
     let of_list = |scalar, items: &[Value]| Value::List(scalar, items.to_vec());
     let time = |micros: i64| Value::Timestamp(micros);
     let cases: [(&str, FieldType, Vec<Value>); 16] = [
@@ -95,15 +95,15 @@ pub async fn all_value_types() {
     for (name, field_type, _) in &cases {
         spec = spec.field(*name, *field_type);
     }
-    let opened = Opened::create(spec).await;
+    let fixture = StoreFixture::create(spec).await;
     for number in 0..4 {
-        let mut write = opened.store.put("k");
+        let mut write = fixture.store.put("k");
         let values = cases.iter().map(|(name, _, values)| (name, &values[number % values.len()]));
         for (name, value) in values.clone() {
             write = write.set(name, value.clone());
         }
         let token = sent(write).await;
-        let found = opened.after(&token, "k").await.unwrap();
+        let found = fixture.after(&token, "k").await.unwrap();
         assert_eq!(found.len(), cases.len());
         for (name, value) in values {
             // Values are compared as text, so that NaN equals itself and the sign of zero counts.
@@ -112,14 +112,14 @@ pub async fn all_value_types() {
     }
 }
 
-pub async fn key_value_store() {
+pub async fn key_value_store_puts_gets_and_deletes_bytes() {
     let spec = StoreSpec::key_value(new_name(), KeyType::Bytes, 2);
-    let opened = Opened::create(spec).await;
-    let (store, reader) = (&opened.store, &opened.reader);
+    let fixture = StoreFixture::create(spec).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
     let mut token = sent(store.put_value(b"empty", b"")).await;
     token.merge(&sent(store.put_value(b"k", b"\x00\xff")).await).unwrap();
     reader.await_token(&token, PATIENCE).await.unwrap();
-    let handle = reader.handle("value", BYTES).unwrap();
+    let handle = reader.field_as("value", BYTES).unwrap();
     for (key, expected) in [
         (&b"empty"[..], FieldRead::Value(Vec::new())),
         (b"none", FieldRead::Absent),
@@ -129,28 +129,28 @@ pub async fn key_value_store() {
         assert_eq!(read.unwrap(), expected);
     }
     let token = sent(store.delete(b"k")).await;
-    assert_eq!(opened.after(&token, b"k").await, None);
+    assert_eq!(fixture.after(&token, b"k").await, None);
 }
 
-pub async fn every_key_type() {
+pub async fn documents_are_found_under_every_key_type() {
     finds(KeyType::String, &["", "a", "ß", "1"].map(KeyValue::from)).await;
     let bytes = [&b""[..], b"a", b"\xff\x00"];
     finds(KeyType::Bytes, &bytes.map(KeyValue::from)).await;
     finds(KeyType::Int64, &[0, -1, i64::MAX, i64::MIN].map(KeyValue::from)).await;
 }
 
-/// Asserts that each key finds the document that was written under it, and that iteration yields
+/// Asserts that each key finds the document that was written under it, and that a scan yields
 /// just these keys.
 async fn finds(key_type: KeyType, keys: &[KeyValue<'_>]) {
-    let opened = Opened::create(keyed(key_type, 4, [("at", INT64)])).await;
-    let store = &opened.store;
+    let fixture = StoreFixture::create(keyed(key_type, 4, [("at", INT64)])).await;
+    let store = &fixture.store;
     let writes = keys.iter().enumerate();
     let writes = writes.map(|(at, key)| store.upsert(DocumentKey::new(*key)).set("at", at as i64));
-    opened.write_all(writes).await;
+    fixture.write_all(writes).await;
     let expected: Vec<_> = (0..keys.len() as i64).map(Some).collect();
-    assert_eq!(opened.numbers(keys, "at").await, expected);
+    assert_eq!(fixture.numbers(keys, "at").await, expected);
     let mut left = keys.to_vec();
-    let visited = opened.reader.scan_next(&mut opened.reader.scan(), None, 10, |found| {
+    let visited = fixture.reader.scan_next(&mut fixture.reader.scan(), None, 10, |found| {
         let place = left.iter().position(|key| *key == found.key.primary());
         left.swap_remove(place.expect("a key that was written, once"));
         Ok(())
@@ -158,20 +158,20 @@ async fn finds(key_type: KeyType, keys: &[KeyValue<'_>]) {
     assert_eq!((visited.unwrap(), left.len()), (keys.len(), 0));
 }
 
-pub async fn partitioned_by_field() {
+pub async fn partition_key_is_required_with_every_key() {
     let mut partitioned = keyed(KeyType::String, 4, [("tenant", STRING), ("n", INT64)]);
     partitioned.partition_key = Some("tenant".to_owned());
-    let opened = Opened::create(partitioned).await;
-    let (store, reader) = (&opened.store, &opened.reader);
+    let fixture = StoreFixture::create(partitioned).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
     let key = |tenant: &'static str| DocumentKey::from("k").with_partition_key(tenant);
     let (one, two) = (key("t1"), key("t2"));
     sent(store.upsert(one).set("n", 1)).await;
     sent(store.upsert(two).set("n", 2)).await;
     sent(store.upsert(two).increment("n", 1)).await;
     sent(store.upsert(one).increment("n", 9)).await;
-    assert_eq!(opened.numbers(&[one, two][..], "n").await, [Some(10), Some(3)]);
+    assert_eq!(fixture.numbers(&[one, two][..], "n").await, [Some(10), Some(3)]);
     let mut found = Vec::new();
-    let n = reader.handle("n", INT64).unwrap();
+    let n = reader.field_as("n", INT64).unwrap();
     let visited = reader.scan_next(&mut reader.scan(), None, 10, |scanned| {
         assert_eq!(scanned.key.primary(), KeyValue::from("k"));
         let tenant = scanned.key.partition_key().unwrap();
@@ -182,50 +182,50 @@ pub async fn partitioned_by_field() {
     assert_eq!(visited.unwrap(), 2);
     found.sort_unstable();
     assert_eq!(found, [("t1".to_owned(), 10), ("t2".to_owned(), 3)]);
-    refused(reader.get("k"), ErrorCode::InvalidArgument);
+    refused(reader.get_document("k"), ErrorCode::InvalidArgument);
     refused(store.upsert("k").set("n", 1).send().await, ErrorCode::InvalidArgument);
 }
 
-pub async fn empty_key() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let token = sent(opened.store.upsert("").set("a", 1)).await;
-    assert_eq!(opened.after(&token, "").await, Some(fields([("a", int(1))])));
-    let opened = Opened::create(keyed(KeyType::Bytes, 2, [("a", INT64)])).await;
-    let token = sent(opened.store.upsert(b"").set("a", 1)).await;
-    assert_eq!(opened.after(&token, b"").await, Some(fields([("a", int(1))])));
+pub async fn empty_key_is_a_key() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let token = sent(fixture.store.upsert("").set("a", 1)).await;
+    assert_eq!(fixture.after(&token, "").await, Some(fields([("a", int(1))])));
+    let fixture = StoreFixture::create(keyed(KeyType::Bytes, 2, [("a", INT64)])).await;
+    let token = sent(fixture.store.upsert(b"").set("a", 1)).await;
+    assert_eq!(fixture.after(&token, b"").await, Some(fields([("a", int(1))])));
 }
 
-pub async fn largest_key() {
-    let opened = Opened::with([("a", INT64)]).await;
+pub async fn largest_key_is_written_and_found() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
     let key = "k".repeat(KEY_BYTES_MAX);
-    let token = sent(opened.store.upsert(&key).set("a", 1)).await;
-    assert_eq!(opened.after(&token, &key).await, Some(fields([("a", int(1))])));
-    assert_eq!(opened.latest(&key[1..]).await, None);
+    let token = sent(fixture.store.upsert(&key).set("a", 1)).await;
+    assert_eq!(fixture.after(&token, &key).await, Some(fields([("a", int(1))])));
+    assert_eq!(fixture.latest(&key[1..]).await, None);
 }
 
-pub async fn largest_value() {
-    let opened = Opened::create(keyed(KeyType::String, 1, [("blob", BYTES)])).await;
+pub async fn largest_value_is_read_as_written() {
+    let fixture = StoreFixture::create(keyed(KeyType::String, 1, [("blob", BYTES)])).await;
     let blob: Vec<u8> =
         (0..VALUE_BYTES_MAX).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect();
-    let token = sent(opened.store.upsert("k").set("blob", blob.clone())).await;
-    let found = opened.after(&token, "k").await.unwrap();
+    let token = sent(fixture.store.upsert("k").set("blob", blob.clone())).await;
+    let found = fixture.after(&token, "k").await.unwrap();
     assert!(found["blob"] == Some(blob.into()), "not byte by byte what was written");
 }
 
-pub async fn non_utf8_key() {
-    let opened = Opened::create(keyed(KeyType::Bytes, 2, [("a", INT64)])).await;
+pub async fn non_utf8_bytes_are_a_key() {
+    let fixture = StoreFixture::create(keyed(KeyType::Bytes, 2, [("a", INT64)])).await;
     let keys: [&[u8]; 5] =
         [b"\xff\xfe", b"\xc3\x28", b"\x00", "é".as_bytes(), "e\u{301}".as_bytes()];
-    let writes = keys.iter().zip(0..).map(|(key, at)| opened.store.upsert(*key).set("a", at));
-    opened.write_all(writes).await;
+    let writes = keys.iter().zip(0..).map(|(key, at)| fixture.store.upsert(*key).set("a", at));
+    fixture.write_all(writes).await;
     let keys = keys.map(KeyValue::from);
-    assert_eq!(opened.numbers(&keys[..], "a").await, [0, 1, 2, 3, 4].map(Some));
-    assert_eq!(opened.latest(b"\xff").await, None);
+    assert_eq!(fixture.numbers(&keys[..], "a").await, [0, 1, 2, 3, 4].map(Some));
+    assert_eq!(fixture.latest(b"\xff").await, None);
 }
 
-pub async fn batch_writes() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let (store, keys) = (&opened.store, keys(3_000));
+pub async fn batch_answers_one_outcome_per_change_in_order() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let (store, keys) = (&fixture.store, keys(3_000));
     let mut batch = store.batch();
     for (key, number) in keys.iter().zip(0..) {
         batch.add(store.upsert(key).set("a", number)).unwrap();
@@ -237,17 +237,17 @@ pub async fn batch_writes() {
     assert_eq!(results[..3_001], [WriteResult::Appended; 3_001]);
     assert_eq!(results[3_001..], [WriteResult::ConditionFailed(None)]);
     // After one wait for the token of all writes, every document is visible.
-    opened.reader.await_token(&outcome.token, PATIENCE).await.unwrap();
-    let handle = opened.reader.handle("a", INT64).unwrap();
+    fixture.reader.await_token(&outcome.token, PATIENCE).await.unwrap();
+    let handle = fixture.reader.field_as("a", INT64).unwrap();
     for (key, number) in keys.iter().zip(0..) {
         let expected = if number == 0 { 5 } else { number };
-        assert_eq!(value(&opened.reader, &handle, key).unwrap(), FieldRead::Value(int(expected)));
+        assert_eq!(value(&fixture.reader, &handle, key).unwrap(), FieldRead::Value(int(expected)));
     }
 }
 
-pub async fn write_stream() {
-    let opened = Opened::with([("n", INT64), ("order", NUMBERS)]).await;
-    let (store, keys) = (&opened.store, keys(10));
+pub async fn stream_acknowledges_every_write_once_in_order() {
+    let fixture = StoreFixture::with([("n", INT64), ("order", NUMBERS)]).await;
+    let (store, keys) = (&fixture.store, keys(10));
     // The stream has less space than there are writes: sending waits for space, never for its own
     // write.
     let mut stream = store.write_stream(StreamOptions::default().changes_max(100)).unwrap();
@@ -260,8 +260,8 @@ pub async fn write_stream() {
     let refusal = stream.send(store.upsert("k0").set("none", 1)).await;
     refused(refusal, ErrorCode::NotFound);
     let taken = stream.send(store.upsert("k0").set("n", 1).if_absent()).await.unwrap();
-    let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.condition_failed, summary.failed), (2_001, 1, 0));
+    let summary = stream.close().await.unwrap();
+    assert_eq!((summary.resolved, summary.condition_failed, summary.failed), (2_001, 1, 0));
     for acknowledgement in acknowledgements {
         // All outcomes are known once the stream is closed.
         let known = tokio::task::unconstrained(acknowledgement).now_or_never();
@@ -272,11 +272,11 @@ pub async fn write_stream() {
     for (place, key) in keys.iter().enumerate() {
         let order: Vec<_> = (0..200).map(|round| round * 10 + place as i64).collect();
         let whole = fields([("n", int(200)), ("order", order.into())]);
-        assert_eq!(opened.after(&summary.token, key).await, Some(whole));
+        assert_eq!(fixture.after(&summary.token, key).await, Some(whole));
     }
 }
 
-pub async fn unknown_store() {
+pub async fn unknown_store_is_not_found() {
     let (client, name) = (client().await, new_name());
     let options = || ReaderOptions::new(&name);
     let calls = [
@@ -290,9 +290,9 @@ pub async fn unknown_store() {
     }
 }
 
-pub async fn unknown_field() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let (store, reader) = (&opened.store, &opened.reader);
+pub async fn unknown_field_is_not_found() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
     let mut batch = store.batch();
     batch.add(store.upsert("k").set("a", 1)).unwrap();
     batch.add(store.put("k").set("b", 1)).unwrap();
@@ -301,42 +301,42 @@ pub async fn unknown_field() {
     let calls: [forebay::Result<()>; 5] = [
         written.map(drop).map_err(Into::into),
         batch.send().await.map(drop).map_err(Into::into),
-        reader.handle("b", INT64).map(drop),
-        reader.handle_of_own_type("b").map(drop),
+        reader.field_as("b", INT64).map(drop),
+        reader.field("b").map(drop),
         reader.plan_gather::<i64>(&columns, Conversion::Exact).map(drop),
     ];
     for call in calls {
         let error = refused(call, ErrorCode::NotFound);
-        assert_eq!(error.context().store.as_deref(), Some(opened.name()));
+        assert_eq!(error.context().store.as_deref(), Some(fixture.name()));
         assert_eq!(error.context().field.as_deref(), Some("b"));
     }
-    assert_eq!(opened.latest("k").await, None);
+    assert_eq!(fixture.latest("k").await, None);
 }
 
-pub async fn wrong_key_type() {
+pub async fn key_of_another_type_is_refused() {
     let (text, bytes, number) = (KeyValue::from("1"), KeyValue::from(b"1"), KeyValue::from(1i64));
     for (key_type, wrong) in [
         (KeyType::String, [bytes, number]),
         (KeyType::Bytes, [text, number]),
         (KeyType::Int64, [text, bytes]),
     ] {
-        let opened = Opened::create(keyed(key_type, 2, [("a", INT64)])).await;
-        let (store, reader) = (&opened.store, &opened.reader);
+        let fixture = StoreFixture::create(keyed(key_type, 2, [("a", INT64)])).await;
+        let (store, reader) = (&fixture.store, &fixture.reader);
         for key in wrong {
             let key = DocumentKey::new(key);
             let written = store.upsert(key).set("a", 1).send().await;
             refused(written, ErrorCode::InvalidArgument);
             refused(store.delete(key).send().await, ErrorCode::InvalidArgument);
-            refused(reader.get(key), ErrorCode::InvalidArgument);
-            let batch = reader.read_local(None, |view| view.multi_get_documents(&[key][..]));
+            refused(reader.get_document(key), ErrorCode::InvalidArgument);
+            let batch = reader.read_local(None, |view| view.get_documents(&[key][..]));
             refused(batch, ErrorCode::InvalidArgument);
         }
-        opened.assert_nothing_written().await;
+        fixture.assert_nothing_written().await;
     }
 }
 
-pub async fn wrong_value_type() {
-    let opened = Opened::with([
+pub async fn misfitting_value_is_refused() {
+    let fixture = StoreFixture::with([
         ("b", BOOL),
         ("i", INT32),
         ("f", FLOAT32),
@@ -365,36 +365,36 @@ pub async fn wrong_value_type() {
         ("v", 0f32.into()),
     ];
     for (field, value) in wrong {
-        let written = opened.store.upsert("k").set(field, value.clone()).send().await;
+        let written = fixture.store.upsert("k").set(field, value.clone()).send().await;
         let error = refused(written, ErrorCode::InvalidArgument);
         assert_eq!(error.context().field.as_deref(), Some(field), "{value:?}");
     }
-    opened.assert_nothing_written().await;
+    fixture.assert_nothing_written().await;
 }
 
-pub async fn oversize_key() {
-    let opened = Opened::with([("a", INT64)]).await;
-    let (store, reader) = (&opened.store, &opened.reader);
+pub async fn oversize_key_is_refused() {
+    let fixture = StoreFixture::with([("a", INT64)]).await;
+    let (store, reader) = (&fixture.store, &fixture.reader);
     let key = "k".repeat(KEY_BYTES_MAX + 1);
     let numbers = (KEY_BYTES_MAX as u64, KEY_BYTES_MAX as u64 + 1);
     assert_eq!(over_limit(store.upsert(&key).set("a", 1).send().await), numbers);
     assert_eq!(over_limit(store.delete(&key).send().await), numbers);
-    assert_eq!(over_limit(reader.get(&key)), numbers);
+    assert_eq!(over_limit(reader.get_document(&key)), numbers);
     let keys = [key];
-    let batch = reader.read_local(None, |view| view.multi_get_documents(&keys[..]));
+    let batch = reader.read_local(None, |view| view.get_documents(&keys[..]));
     assert_eq!(over_limit(batch), numbers);
-    opened.assert_nothing_written().await;
+    fixture.assert_nothing_written().await;
 }
 
-pub async fn oversize_value() {
-    let opened = Opened::with([("blob", BYTES)]).await;
-    let write = opened.store.upsert("k").set("blob", vec![0u8; VALUE_BYTES_MAX + 1]);
+pub async fn oversize_value_is_refused() {
+    let fixture = StoreFixture::with([("blob", BYTES)]).await;
+    let write = fixture.store.upsert("k").set("blob", vec![0u8; VALUE_BYTES_MAX + 1]);
     let numbers = (VALUE_BYTES_MAX as u64, VALUE_BYTES_MAX as u64 + 1);
     assert_eq!(over_limit(write.send().await), numbers);
-    opened.assert_nothing_written().await;
+    fixture.assert_nothing_written().await;
 }
 
-pub async fn oversize_name() {
+pub async fn oversize_name_is_refused() {
     let (client, long) = (client().await, "n".repeat(NAME_BYTES_MAX + 1));
     let of_store = StoreSpec::documents(&long, KeyType::String, 1);
     let of_field = StoreSpec::documents(new_name(), KeyType::String, 1).field(&long, INT64);
@@ -403,10 +403,10 @@ pub async fn oversize_name() {
     }
 }
 
-pub async fn increments_exact() {
-    let opened = Opened::with([("n", INT64), ("f", FLOAT64)]).await;
+pub async fn concurrent_increments_add_up_exactly() {
+    let fixture = StoreFixture::with([("n", INT64), ("f", FLOAT64)]).await;
     let tasks = (0..8i64).map(|task| {
-        let store = opened.store.clone();
+        let store = fixture.store.clone();
         tokio::spawn(async move {
             for _ in 0..50 {
                 sent(store.upsert("k").increment("n", task).increment("f", 0.5)).await;
@@ -417,13 +417,13 @@ pub async fn increments_exact() {
         task.unwrap();
     }
     let sum = fields([("n", int(50 * (0..8).sum::<i64>())), ("f", 200.0.into())]);
-    assert_eq!(opened.latest("k").await, Some(sum));
+    assert_eq!(fixture.latest("k").await, Some(sum));
 }
 
-pub async fn min_max_and_lists() {
+pub async fn min_max_and_list_merges_take_effect() {
     let types = [("low", INT64), ("high", FLOAT64), ("recent", NUMBERS), ("tags", TEXTS)];
-    let opened = Opened::with(types).await;
-    let store = &opened.store;
+    let fixture = StoreFixture::with(types).await;
+    let store = &fixture.store;
     for (low, high, items) in [(5, 1.5, vec![1, 2]), (3, 2.5, vec![3]), (4, 2.0, vec![4, 5])] {
         let write = store.upsert("k").min("low", low).max("high", high);
         let write = write.list_append("recent", items, 4);
@@ -435,16 +435,16 @@ pub async fn min_max_and_lists() {
         ("recent", vec![2i64, 3, 4, 5].into()),
         ("tags", vec!["a", "5", "3", "4"].into()),
     ]);
-    assert_eq!(opened.latest("k").await, Some(merged));
+    assert_eq!(fixture.latest("k").await, Some(merged));
     let token = sent(store.upsert("k").set_remove("tags", ["a", "3", "none"])).await;
-    let found = opened.after(&token, "k").await.unwrap();
+    let found = fixture.after(&token, "k").await.unwrap();
     assert_eq!(found["tags"], Some(vec!["5", "4"].into()));
 }
 
-pub async fn if_absent_race() {
-    let opened = Opened::with([("who", INT64)]).await;
+pub async fn if_absent_race_has_exactly_one_winner() {
+    let fixture = StoreFixture::with([("who", INT64)]).await;
     let clients = join_all((0..8).map(|_| client())).await;
-    let name = opened.name();
+    let name = fixture.name();
     let race = clients.iter().zip(0..).map(|(client, who)| async move {
         let store = client.store(name).await.unwrap();
         outcome(store.upsert("k").set("who", who).if_absent()).await.result
@@ -455,14 +455,14 @@ pub async fn if_absent_race() {
     assert_eq!(applied.len(), 1);
     let lost = results.iter().filter(|result| **result == WriteResult::ConditionFailed(None));
     assert_eq!(lost.count(), 7);
-    assert_eq!(opened.latest("k").await, Some(fields([("who", int(applied[0]))])));
+    assert_eq!(fixture.latest("k").await, Some(fields([("who", int(applied[0]))])));
 }
 
-pub async fn if_version() {
+pub async fn if_version_applies_only_to_the_given_version() {
     let mut versioned = spec([("a", INT64)]);
     versioned.options.versioned = true;
-    let opened = Opened::create(versioned).await;
-    let store = &opened.store;
+    let fixture = StoreFixture::create(versioned).await;
+    let store = &fixture.store;
     sent(store.put("k").set("a", 1)).await;
     let upsert = |number: i64, version: DocumentVersion| {
         outcome(store.upsert("k").set("a", number).if_version(version))
@@ -475,35 +475,35 @@ pub async fn if_version() {
     assert_eq!(upsert(3, first).await.result, WriteResult::Applied);
     let second = condition_failed(upsert(4, first).await.result);
     assert!(second > first);
-    assert_eq!(opened.latest("k").await, Some(fields([("a", int(3))])));
+    assert_eq!(fixture.latest("k").await, Some(fields([("a", int(3))])));
     let deleted = outcome(store.delete("k").if_version(second)).await;
     assert_eq!(deleted.result, WriteResult::Applied);
-    assert_eq!(opened.latest("k").await, None);
+    assert_eq!(fixture.latest("k").await, None);
 }
 
-pub async fn if_newer() {
-    let opened = Opened::with([("at", INT64), ("a", STRING)]).await;
+pub async fn if_newer_applies_only_a_larger_value() {
+    let fixture = StoreFixture::with([("at", INT64), ("a", STRING)]).await;
     let upsert = |at: i64, text: &str| {
-        outcome(opened.store.upsert("k").set("at", at).set("a", text).if_newer("at"))
+        outcome(fixture.store.upsert("k").set("at", at).set("a", text).if_newer("at"))
     };
     assert_eq!(upsert(5, "five").await.result, WriteResult::Applied);
     assert_eq!(upsert(5, "again").await.result, WriteResult::ConditionFailed(None));
     assert_eq!(upsert(4, "four").await.result, WriteResult::ConditionFailed(None));
     let five = fields([("at", int(5)), ("a", "five".into())]);
-    assert_eq!(opened.latest("k").await, Some(five));
+    assert_eq!(fixture.latest("k").await, Some(five));
     assert_eq!(upsert(6, "six").await.result, WriteResult::Applied);
     let six = fields([("at", int(6)), ("a", "six".into())]);
-    assert_eq!(opened.latest("k").await, Some(six));
+    assert_eq!(fixture.latest("k").await, Some(six));
 }
 
-pub async fn store_administration() {
+pub async fn stores_are_created_described_altered_and_deleted() {
     let client = client().await;
     let ttl_us = |seconds: i64| Some(seconds * 1_000_000);
     let mut spec = keyed(KeyType::Int64, 3, [("v", FieldType::Vector(VectorType::F32, 2))]);
     let ageing = FieldSpec::new("a", INT32);
     spec.fields.push(FieldSpec { default: Some(7.into()), ttl_us: ttl_us(60), ..ageing });
     (spec.options.ttl_us, spec.options.versioned) = (ttl_us(90), true);
-    spec.options.log_window_us = Some(3_000_001);
+    spec.options.log_retention_us = Some(3_000_001);
     let name = spec.name.clone();
     let store = client.create_store(&spec).await.unwrap();
     let definition = store.definition();

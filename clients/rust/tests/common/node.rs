@@ -9,12 +9,11 @@ use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::limits::SHARD_MEMORY_BYTES_MIN;
 use forebay_log::ChangeLog;
-use forebay_runtime::{DataSettings, ServiceContext};
+use forebay_runtime::{DataSettings, RoleServices, ServiceContext};
 use forebay_shard::{Resources, ShardDirectory};
-use forebay_snapshot_service::PushService;
+use forebay_snapshot_service::SnapshotServices;
 use forebay_wire::v1;
 use forebay_wire::v1::pushes_client::PushesClient;
-use forebay_wire::v1::versions_request::Alteration;
 use forebayd::config::DevSettings;
 use forebayd::{Node, NodeParts};
 use futures::future::BoxFuture;
@@ -30,7 +29,7 @@ static HOSTS: AtomicU8 = AtomicU8::new(1);
 type OpenLog = dyn Fn() -> BoxFuture<'static, Arc<dyn ChangeLog>> + Send + Sync;
 
 pub struct TestNode {
-    served: Served,
+    surviving: SurvivingState,
     address: SocketAddr,
     /// Runtime of the node alone, so that a kill stops everything, in the middle of anything.
     runtime: Option<Runtime>,
@@ -38,7 +37,7 @@ pub struct TestNode {
 
 /// The state that survives a kill.
 #[derive(Clone)]
-struct Served {
+struct SurvivingState {
     open_log: Arc<OpenLog>,
     /// Directory of the node's shards.
     data: Arc<TempDir>,
@@ -66,7 +65,8 @@ impl TestNode {
         let mut config = DevSettings::default();
         config.snapshots.snapshots = snapshots;
         config.schedule.snapshot_interval = Duration::from_secs(1).into();
-        let mut node = Self { served: Served { open_log, data, config }, address, runtime: None };
+        let mut node =
+            Self { surviving: SurvivingState { open_log, data, config }, address, runtime: None };
         node.restart().await;
         node
     }
@@ -80,7 +80,7 @@ impl TestNode {
             .build()
             .unwrap();
         let (ready, address) = oneshot::channel();
-        runtime.spawn(self.served.clone().serve(self.address, ready));
+        runtime.spawn(self.surviving.clone().serve(self.address, ready));
         self.runtime = Some(runtime);
         self.address = address.await.unwrap();
     }
@@ -101,14 +101,14 @@ impl TestNode {
     /// the number of the version.
     #[allow(dead_code)] // Some test binaries do not use this function.
     pub async fn push(&self, store: &str, files: &str, partitions: Option<u32>) -> u32 {
-        let request = v1::PushRequest {
+        let request = v1::PushFilesRequest {
             store: store.to_owned(),
             inputs: vec![files.to_owned()],
             key_column: "id".to_owned(),
             partitions,
-            ..v1::PushRequest::default()
+            ..v1::PushFilesRequest::default()
         };
-        let mut told = self.pushes().push(request).await.unwrap().into_inner();
+        let mut told = self.pushes().push_files(request).await.unwrap().into_inner();
         let mut pushed = None;
         while let Some(more) = told.message().await.unwrap() {
             pushed = more.pushed;
@@ -118,10 +118,9 @@ impl TestNode {
 
     /// Makes the version of this number live, so that reads answer from it.
     #[allow(dead_code)] // Some test binaries do not use this function.
-    pub async fn make_live(&self, store: &str, version: u32) {
-        let alteration = Some(Alteration::MakeLive(version));
-        let request = v1::VersionsRequest { store: store.to_owned(), alteration };
-        self.pushes().versions(request).await.unwrap();
+    pub async fn activate_version(&self, store: &str, version: u32) {
+        let request = v1::ActivateVersionRequest { store: store.to_owned(), version };
+        self.pushes().activate_version(request).await.unwrap();
     }
 
     fn pushes(&self) -> PushesClient<Channel> {
@@ -136,7 +135,7 @@ impl Drop for TestNode {
     }
 }
 
-impl Served {
+impl SurvivingState {
     async fn serve(self, address: SocketAddr, ready: oneshot::Sender<SocketAddr>) {
         let log = (self.open_log)().await;
         let listener = TcpListener::bind(address).await.unwrap();
@@ -161,12 +160,12 @@ impl Served {
             }
         };
         let options = self.config.snapshot_options().unwrap();
-        let _kept = node.keep_snapshots(&address.to_string(), options.clone());
-        let pushes = node.push_parts(&address.to_string(), options, self.data.path());
-        let pushes = pushes.map(|parts| PushService::new(parts).into_server());
+        let parts = node.snapshot_parts(&address.to_string(), options);
+        let scratch = self.data.path().to_owned();
+        let snapshots = parts.map(|parts| SnapshotServices::start(parts, None, scratch));
         ready.send(address).unwrap();
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let server = Server::builder().add_routes(node.routes()).add_optional_service(pushes);
+        let server = Server::builder().add_routes(snapshots.add_to(node.routes()));
         server.serve_with_incoming(incoming).await.unwrap();
     }
 }

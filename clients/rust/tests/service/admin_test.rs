@@ -33,7 +33,7 @@ async fn stores_are_created_once_described_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn an_alteration_of_a_version_that_has_passed_is_a_conflict() {
+async fn alteration_of_a_past_version_is_a_conflict() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 2).await;
@@ -54,7 +54,7 @@ async fn an_alteration_of_a_version_that_has_passed_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unavailable_with_the_address() {
+async fn unreachable_server_is_unavailable_with_its_address() {
     let mut world = World::start().await;
     let client = world.hasty_client(SOON).await;
     world.kill();
@@ -131,17 +131,17 @@ fn spec() -> StoreSpec {
 }
 
 #[tokio::test]
-async fn the_same_create_settles_one_whose_outcome_was_unknown() {
+async fn same_create_resolves_an_unknown_create() {
     for rates in [in_doubt_and_there(), in_doubt_and_lost()] {
         let mut world = World::start().await;
         let (client, other) = (world.hasty_client(SOON).await, world.client().await);
         leave_unknown(&mut world, rates, client.create_store(&spec())).await;
         let is_there = !other.list_stores().await.unwrap().is_empty();
         assert_eq!(is_there, rates.append_in_doubt_appended > 0);
-        let store = settled(async || client.create_store(&spec()).await).await.unwrap();
+        let store = call_until_known(async || client.create_store(&spec()).await).await.unwrap();
         assert_eq!(other.list_stores().await.unwrap(), [(*store.definition()).clone()]);
         store.upsert("k").increment("n", 1).send().await.unwrap();
-        // The creation is settled: from now on the name is taken, for this client too.
+        // The creation is resolved: from now on the name is taken, for this client too.
         for client in [&client, &other] {
             let error = client.create_store(&spec()).await.unwrap_err();
             assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
@@ -150,31 +150,31 @@ async fn the_same_create_settles_one_whose_outcome_was_unknown() {
 }
 
 /// Repeats a call of a client with short deadlines until its outcome is known.
-async fn settled<T>(call: impl AsyncFn() -> forebay::Result<T>) -> forebay::Result<T> {
-    let settle = async {
+async fn call_until_known<T>(call: impl AsyncFn() -> forebay::Result<T>) -> forebay::Result<T> {
+    let calls = async {
         loop {
             match call().await {
                 Err(error) if error.code().is_retryable() => {}
-                settled => return settled,
+                known => return known,
             }
         }
     };
-    tokio::time::timeout(PATIENCE, settle).await.unwrap()
+    tokio::time::timeout(PATIENCE, calls).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_create_that_another_definition_overtook_stays_a_conflict() {
+async fn create_overtaken_by_another_definition_stays_a_conflict() {
     let mut world = World::start().await;
     let (client, other) = (world.hasty_client(SOON).await, world.client().await);
     leave_unknown(&mut world, in_doubt_and_lost(), client.create_store(&spec())).await;
     let theirs = other.create_store(&spec().field("theirs", INT64)).await.unwrap();
-    let error = settled(async || client.create_store(&spec()).await).await.unwrap_err();
+    let error = call_until_known(async || client.create_store(&spec()).await).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     assert_eq!(other.list_stores().await.unwrap(), [(*theirs.definition()).clone()]);
 }
 
 #[tokio::test]
-async fn the_same_alteration_settles_one_whose_outcome_was_unknown_and_happens_once() {
+async fn same_alteration_resolves_an_unknown_alteration_and_happens_once() {
     for rates in [in_doubt_and_there(), in_doubt_and_lost()] {
         for from in [None, Some(SchemaVersion(1))] {
             let mut world = World::start().await;
@@ -184,10 +184,10 @@ async fn the_same_alteration_settles_one_whose_outcome_was_unknown_and_happens_o
                 [Alteration::DropAll, Alteration::AddField(FieldSpec::new("m", INT64))];
             let alter = async || client.alter_store("counters", from, &alterations).await;
             leave_unknown(&mut world, rates, alter()).await;
-            let altered = settled(alter).await.unwrap();
+            let altered = call_until_known(alter).await.unwrap();
             assert_eq!(altered.version, SchemaVersion(2));
             assert_eq!(other.describe_store("counters", None).await.unwrap(), altered);
-            // The alteration is settled: the next one is another alteration.
+            // The alteration is resolved: the next one is another alteration.
             let again = [Alteration::DropAll];
             let next = client.alter_store("counters", None, &again).await.unwrap();
             assert_eq!(next.version, SchemaVersion(3));
@@ -196,7 +196,7 @@ async fn the_same_alteration_settles_one_whose_outcome_was_unknown_and_happens_o
 }
 
 #[tokio::test]
-async fn an_alteration_that_another_overtook_is_a_conflict_or_goes_behind_it() {
+async fn overtaken_alteration_conflicts_or_gets_the_next_version() {
     let mut world = World::start().await;
     let (client, other) = (world.hasty_client(SOON).await, world.client().await);
     other.create_store(&spec()).await.unwrap();
@@ -207,7 +207,7 @@ async fn an_alteration_that_another_overtook_is_a_conflict_or_goes_behind_it() {
         leave_unknown(&mut world, in_doubt_and_lost(), ours()).await;
         let theirs = format!("theirs{version}");
         other.alter_store("counters", None, &add(&theirs)).await.unwrap();
-        let ours = settled(ours).await;
+        let ours = call_until_known(ours).await;
         match from {
             Some(_) => assert_eq!(ours.unwrap_err().code(), ErrorCode::Conflict),
             None => assert_eq!(ours.unwrap().version, SchemaVersion(4)),
@@ -216,20 +216,20 @@ async fn an_alteration_that_another_overtook_is_a_conflict_or_goes_behind_it() {
 }
 
 #[tokio::test]
-async fn the_same_delete_settles_one_whose_outcome_was_unknown() {
+async fn same_delete_resolves_an_unknown_delete() {
     for rates in [in_doubt_and_there(), in_doubt_and_lost()] {
         let mut world = World::start().await;
         let (client, other) = (world.hasty_client(SOON).await, world.client().await);
         other.create_store(&spec()).await.unwrap();
         leave_unknown(&mut world, rates, client.delete_store("counters")).await;
-        settled(async || client.delete_store("counters").await).await.unwrap();
+        call_until_known(async || client.delete_store("counters").await).await.unwrap();
         assert!(other.list_stores().await.unwrap().is_empty());
         assert_eq!(client.delete_store("counters").await.unwrap_err().code(), ErrorCode::NotFound);
     }
 }
 
 #[tokio::test]
-async fn one_call_of_administration_goes_on_over_a_restart_of_the_writer() {
+async fn administration_call_survives_a_restart_of_the_writer() {
     let mut world = World::start().await;
     let client = world.client().await;
     world.log.set_rates(in_doubt_and_there());

@@ -19,7 +19,7 @@ fn partition(store: &Store, key: &str) -> PartitionId {
 }
 
 #[tokio::test]
-async fn writes_that_come_at_once_go_together_and_each_has_its_own_answer() {
+async fn concurrent_writes_are_coalesced_and_each_receives_its_own_outcome() {
     let world = World::start().await;
     let store = counters(&world.client().await, 4).await;
     let keys = keys();
@@ -41,7 +41,7 @@ async fn writes_that_come_at_once_go_together_and_each_has_its_own_answer() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_refused_takes_no_other_with_it() {
+async fn refused_event_does_not_fail_coalesced_events() {
     let world = World::start().await;
     let required = ColumnRules { required: true, ..ColumnRules::default() };
     let mut spec = StoreSpec::stream("orders", KeyType::String, 2);
@@ -68,7 +68,7 @@ async fn an_event_that_is_refused_takes_no_other_with_it() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_while_it_waits_is_not_sent_and_holds_nobody_up() {
+async fn cancelled_waiting_write_is_not_sent_and_blocks_no_other_write() {
     let world = World::start().await;
     let store = counters(&world.client().await, 1).await;
     world.log.inner().close();
@@ -88,7 +88,7 @@ async fn whoever_gives_up_while_it_waits_is_not_sent_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_partition_that_stands_still_holds_up_its_own_writes_alone() {
+async fn blocked_partition_delays_only_its_own_writes() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 2).await;
@@ -113,7 +113,7 @@ async fn a_partition_that_stands_still_holds_up_its_own_writes_alone() {
 }
 
 #[tokio::test]
-async fn writes_that_wait_for_a_writer_that_is_gone_are_settled_when_it_is_back() {
+async fn writes_to_a_dead_writer_are_resolved_after_its_restart() {
     let mut world = World::start().await;
     let store = counters(&world.hasty_client(SOON).await, 2).await;
     world.kill();
@@ -124,11 +124,11 @@ async fn writes_that_wait_for_a_writer_that_is_gone_are_settled_when_it_is_back(
         let error = sent.unwrap_err();
         let code = error.code();
         assert!(matches!(code, ErrorCode::Unavailable | ErrorCode::UnknownOutcome), "{error}");
-        pending.push(error.into_pending().unwrap().with_deadline(PATIENCE));
+        pending.push(error.into_pending().unwrap().deadline(PATIENCE));
     }
     world.restart().await;
-    for settled in join_all(pending.into_iter().map(|pending| pending.retry())).await {
-        settled.unwrap().into_complete().unwrap();
+    for resolved in join_all(pending.into_iter().map(|pending| pending.retry())).await {
+        resolved.unwrap().require_complete().unwrap();
     }
     let counts = counts(&world.reader("counters").await).await;
     assert!(counts.len() == WRITES && counts.values().all(|count| *count == 1), "{counts:?}");

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::{Client, ClientOptions};
 
 use crate::world::{PATIENCE, World, counters};
@@ -27,7 +27,7 @@ fn connections_to(address: SocketAddr) -> usize {
 }
 
 #[tokio::test]
-async fn a_connection_ends_with_its_client_stores_and_readers() {
+async fn connection_ends_with_its_client_stores_and_readers() {
     let world = World::start().await;
     let address = world.endpoint().parse().unwrap();
     let store = counters(&world.client().await, 2).await;
@@ -37,10 +37,10 @@ async fn a_connection_ends_with_its_client_stores_and_readers() {
         let client = Client::connect(&world.endpoint(), options).await.unwrap();
         let own = client.store("counters").await.unwrap();
         let written = own.upsert("u1").set("n", 1_i64).send().await.unwrap();
-        let after = Read::after_token(written.token, PATIENCE);
+        let after = ReadOptions::after(written.token, PATIENCE);
         assert!(own.ordered().unwrap().get(&after, "u1").await.unwrap().is_some());
         let reader = world.reader("counters").await;
-        reader.shut_down(PATIENCE).await.unwrap();
+        reader.close(PATIENCE).await.unwrap();
         // A handle alone keeps its connection open.
         drop(client);
         own.upsert("u1").set("n", 2_i64).send().await.unwrap();

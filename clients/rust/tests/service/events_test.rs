@@ -55,7 +55,7 @@ async fn events(world: &World, store: &Store) -> Vec<BTreeMap<String, Option<Val
 }
 
 #[tokio::test]
-async fn an_event_is_in_the_log_with_its_defaults() {
+async fn logged_event_contains_its_defaults() {
     let world = World::start().await;
     let orders = orders(&world.client().await).await;
     let at = Value::Timestamp(1_750_000_000_000_000);
@@ -87,13 +87,13 @@ async fn batches_and_streams_insert_each_event_once() {
     for number in 0..500 {
         batch.add(event(number)).unwrap();
     }
-    batch.send().await.unwrap().into_complete().unwrap();
+    batch.send().await.unwrap().require_complete().unwrap();
     let mut stream = orders.write_stream(StreamOptions::default()).unwrap();
     for number in 500..3_000 {
         stream.send(event(number)).await.unwrap();
     }
-    let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.failed), (2_500, 0));
+    let summary = stream.close().await.unwrap();
+    assert_eq!((summary.resolved, summary.failed), (2_500, 0));
     let price = |event: BTreeMap<String, Option<Value>>| match event.get("price") {
         Some(Some(Value::Int64(price))) => *price,
         other => panic!("no price: {other:?}"),
@@ -104,7 +104,7 @@ async fn batches_and_streams_insert_each_event_once() {
 }
 
 #[tokio::test]
-async fn rules_that_change_hold_for_the_next_event_of_every_client() {
+async fn changed_rules_hold_for_the_next_event_of_every_client() {
     let world = World::start().await;
     let (client, other) = (world.client().await, world.client().await);
     let orders = orders(&client).await;

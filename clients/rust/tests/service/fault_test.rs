@@ -18,7 +18,7 @@ use crate::world::{PATIENCE, SOON, World, counters, counts};
 const HALF: u32 = 5_000;
 
 #[tokio::test]
-async fn over_refused_lost_and_late_answers_each_write_happens_once() {
+async fn each_write_happens_once_despite_refused_lost_and_late_answers() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 2).await;
@@ -44,7 +44,7 @@ async fn over_refused_lost_and_late_answers_each_write_happens_once() {
         for key in &keys {
             batch.add(store.upsert(key).increment("n", 1)).unwrap();
         }
-        batch.send().await.unwrap().into_complete().unwrap();
+        batch.send().await.unwrap().require_complete().unwrap();
     }
     world.log.set_rates(FaultRates::default());
     for (fault, times) in world.log.counts().by_name() {
@@ -59,7 +59,7 @@ async fn over_refused_lost_and_late_answers_each_write_happens_once() {
 }
 
 #[tokio::test]
-async fn a_passed_deadline_is_an_unknown_outcome_and_the_same_write_settles_it() {
+async fn passed_deadline_is_an_unknown_outcome_that_the_same_write_resolves() {
     let world = World::start().await;
     let setup = world.client().await;
     counters(&setup, 1).await;
@@ -73,14 +73,14 @@ async fn a_passed_deadline_is_an_unknown_outcome_and_the_same_write_settles_it()
     let error = pending.retry().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UnknownOutcome);
     world.log.inner().open();
-    let pending = error.into_pending().unwrap().with_deadline(PATIENCE);
-    pending.retry().await.unwrap().into_complete().unwrap();
+    let pending = error.into_pending().unwrap().deadline(PATIENCE);
+    pending.retry().await.unwrap().require_complete().unwrap();
     let counts = counts(&world.reader("counters").await).await;
     assert_eq!(counts[&b"u"[..]], 1);
 }
 
 #[tokio::test]
-async fn a_refusal_says_nothing_of_a_write_that_may_be_in_the_log() {
+async fn refused_retry_of_a_possibly_logged_write_stays_unknown() {
     let world = World::start().await;
     let setup = world.client().await;
     counters(&setup, 1).await;
@@ -95,7 +95,7 @@ async fn a_refusal_says_nothing_of_a_write_that_may_be_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_write_that_never_left_is_unavailable_and_can_be_retried() {
+async fn unsent_write_is_unavailable_and_can_be_retried() {
     let mut world = World::start().await;
     let setup = world.client().await;
     counters(&setup, 1).await;
@@ -107,14 +107,14 @@ async fn a_write_that_never_left_is_unavailable_and_can_be_retried() {
     let error = store.upsert("u").increment("n", 1).send().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     world.restart().await;
-    let pending = error.into_pending().unwrap().with_deadline(PATIENCE);
-    pending.retry().await.unwrap().into_complete().unwrap();
+    let pending = error.into_pending().unwrap().deadline(PATIENCE);
+    pending.retry().await.unwrap().require_complete().unwrap();
     let counts = counts(&world.reader("counters").await).await;
     assert_eq!(counts[&b"u"[..]], 1);
 }
 
 #[tokio::test]
-async fn a_writer_without_room_pushes_back_and_nothing_hangs() {
+async fn full_writer_applies_back_pressure_and_no_call_hangs() {
     let world = World::start().await;
     let client = world.client().await;
     let spec = StoreSpec::key_value("blobs", KeyType::Int64, 1);
@@ -143,7 +143,7 @@ async fn a_writer_without_room_pushes_back_and_nothing_hangs() {
 }
 
 #[tokio::test]
-async fn a_held_write_keeps_others_inside_its_window() {
+async fn pending_write_keeps_later_writes_inside_its_window() {
     let world = World::start().await;
     let setup = world.client().await;
     counters(&setup, 1).await;
@@ -156,18 +156,18 @@ async fn a_held_write_keeps_others_inside_its_window() {
     for _ in 0..1_023 {
         batch.add(store.upsert("u").increment("n", 1)).unwrap();
     }
-    batch.send().await.unwrap().into_complete().unwrap();
+    batch.send().await.unwrap().require_complete().unwrap();
     let error = store.upsert("u").increment("n", 1).send().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded, "{error}");
-    held.unwrap().with_deadline(PATIENCE).retry().await.unwrap().into_complete().unwrap();
-    let late = error.into_pending().unwrap().with_deadline(PATIENCE);
-    late.retry().await.unwrap().into_complete().unwrap();
+    held.unwrap().deadline(PATIENCE).retry().await.unwrap().require_complete().unwrap();
+    let late = error.into_pending().unwrap().deadline(PATIENCE);
+    late.retry().await.unwrap().require_complete().unwrap();
     let counts = counts(&world.reader("counters").await).await;
     assert_eq!(counts[&b"u"[..]], 1_025);
 }
 
 #[tokio::test]
-async fn a_write_that_its_partition_may_have_forgotten_is_not_sent_again() {
+async fn write_that_its_partition_may_have_forgotten_is_not_resent() {
     let world = World::start().await;
     let setup = world.client().await;
     let counters = counters(&setup, 1).await;
@@ -183,7 +183,7 @@ async fn a_write_that_its_partition_may_have_forgotten_is_not_sent_again() {
     clock.advance_micros(13 * 60 * 60 * 1_000_000);
     world.log.inner().open();
     let outcome = pending.unwrap().retry().await.unwrap();
-    let error = outcome.into_complete().unwrap_err();
+    let error = outcome.require_complete().unwrap_err();
     assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
     // The client itself continues: its later writes get new sequences.
     store.upsert("v").set("n", 1).deadline(PATIENCE).send().await.unwrap();
@@ -193,7 +193,7 @@ async fn a_write_that_its_partition_may_have_forgotten_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_killed_writer_loses_nothing_and_doubles_nothing() {
+async fn killed_writer_neither_loses_nor_repeats_a_write() {
     let mut world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 4).await;

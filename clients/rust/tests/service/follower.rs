@@ -77,12 +77,12 @@ impl Drop for Follower {
 }
 
 /// A directory for checkpoints; dropping it also removes the copies that readers share of it.
-pub struct Kept {
+pub struct CheckpointFolder {
     directory: TempDir,
     store: StoreId,
 }
 
-impl Kept {
+impl CheckpointFolder {
     pub fn new(store: StoreId) -> Self {
         Self { directory: tempfile::tempdir().unwrap(), store }
     }
@@ -97,7 +97,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for CheckpointFolder {
     fn drop(&mut self) {
         self.lose_copies();
     }

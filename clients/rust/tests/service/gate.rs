@@ -7,24 +7,24 @@ use bytes::Bytes;
 use forebay_core::Result;
 use forebay_core::change::EntryBody;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
-use forebay_log::{Appended, Bounds, ChangeLog, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, ReadLimit, Records};
 use forebay_wire::entry::decode_entry;
 use tokio::sync::watch;
 
 pub struct GatedLog {
     inner: Arc<dyn ChangeLog>,
-    closed: watch::Sender<Closed>,
+    scope: watch::Sender<GateScope>,
 }
 
 /// The appends of changes that wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Closed {
+enum GateScope {
     Nowhere,
     At(PartitionId),
     Everywhere,
 }
 
-impl Closed {
+impl GateScope {
     fn holds(self, at: PartitionRef) -> bool {
         match self {
             Self::Nowhere => false,
@@ -36,22 +36,22 @@ impl Closed {
 
 impl GatedLog {
     pub fn new(inner: Arc<dyn ChangeLog>) -> Self {
-        Self { inner, closed: watch::Sender::new(Closed::Nowhere) }
+        Self { inner, scope: watch::Sender::new(GateScope::Nowhere) }
     }
 
     /// Closes the gate: from now on appends of changes wait.
     pub fn close(&self) {
-        self.closed.send_replace(Closed::Everywhere);
+        self.scope.send_replace(GateScope::Everywhere);
     }
 
     /// Closes the gate for appends of changes to this partition.
     pub fn close_at(&self, partition: PartitionId) {
-        self.closed.send_replace(Closed::At(partition));
+        self.scope.send_replace(GateScope::At(partition));
     }
 
     /// Opens the gate: all waiting appends continue, and later ones do not wait.
     pub fn open(&self) {
-        self.closed.send_replace(Closed::Nowhere);
+        self.scope.send_replace(GateScope::Nowhere);
     }
 }
 
@@ -65,10 +65,10 @@ impl ChangeLog for GatedLog {
         self.inner.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         if matches!(decode_entry(&entry)?.body, EntryBody::Changes(_)) {
-            let mut gate = self.closed.subscribe();
-            gate.wait_for(|closed| !closed.holds(at)).await.expect("the gate outlives the log");
+            let mut gate = self.scope.subscribe();
+            gate.wait_for(|scope| !scope.holds(at)).await.expect("the gate outlives the log");
         }
         self.inner.append(at, entry).await
     }

@@ -25,7 +25,7 @@ use forebay_reader::{LogBarriers, Reader, ReaderParts};
 use forebay_wire::entry::decode_entry;
 use futures::future::join_all;
 
-use crate::follower::{Follower, Kept};
+use crate::follower::{CheckpointFolder, Follower};
 use crate::gate::GatedLog;
 use crate::world::{INT64, PATIENCE, SOON, World, counters};
 
@@ -104,7 +104,7 @@ impl Looker {
     }
 
     async fn knows_the_store(&self) {
-        while self.parts.catalog.catalog().by_name("counters").is_err() {
+        while self.parts.catalog.catalog().store_by_name("counters").is_err() {
             tokio::time::sleep(SOON / 100).await;
         }
     }
@@ -121,7 +121,7 @@ impl Looker {
         while !reader.status().partitions.iter().all(is_told) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let n = reader.handle("n", INT64).unwrap();
+        let n = reader.field_as("n", INT64).unwrap();
         let mut offsets = Vec::new();
         for partition in reader.status().partitions {
             offsets.push(partition.offset_applied.0);
@@ -144,7 +144,7 @@ impl Looker {
             }
             assert_eq!(partition.documents, documents);
         }
-        reader.shut_down(PATIENCE).await.unwrap();
+        reader.close(PATIENCE).await.unwrap();
         offsets
     }
 }
@@ -176,12 +176,12 @@ async fn write(store: Store, seed: u64, stop: Arc<AtomicBool>) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_is_killed_while_it_writes_checkpoints_opens_at_one_position() {
+async fn reader_killed_during_checkpoints_reopens_at_one_position() {
     kill_and_look(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_is_killed_while_others_may_share_its_copy_opens_at_one_position() {
+async fn reader_killed_while_its_copy_is_shared_reopens_at_one_position() {
     kill_and_look(true).await;
 }
 
@@ -189,8 +189,8 @@ async fn kill_and_look(is_shared: bool) {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 4).await;
-    let kept = Kept::new(store.definition().store);
-    let looker = Looker::new(&world, kept.path(), is_shared);
+    let folder = CheckpointFolder::new(store.definition().store);
+    let looker = Looker::new(&world, folder.path(), is_shared);
     tokio::time::timeout(PATIENCE, looker.knows_the_store()).await.unwrap();
     // Some answers get lost: the log contains some changes twice.
     world.log.set_rates(FaultRates { append_in_doubt_appended: 300, ..FaultRates::default() });
@@ -201,7 +201,7 @@ async fn kill_and_look(is_shared: bool) {
     let delays = SeededEntropy::new(SystemEntropy.next_u64().unwrap());
     let (mut offsets, mut restored, mut unfinished) = (vec![0; 4], 0, 0);
     for round in 0..ROUNDS {
-        let mut follower = Follower::start(&world, kept.path(), is_shared);
+        let mut follower = Follower::start(&world, folder.path(), is_shared);
         if round % 2 == 1 {
             // The process is ready, or a lost answer has ended it. On a busy machine all other
             // processes may die before their first checkpoint.
@@ -211,10 +211,10 @@ async fn kill_and_look(is_shared: bool) {
         tokio::time::sleep(Duration::from_micros(delay)).await;
         drop(follower);
         if is_shared && round % ROUNDS_PER_LOSS == 0 {
-            kept.lose_copies();
+            folder.lose_copies();
             offsets = vec![0; 4];
         }
-        let (has_files, is_unfinished) = files(kept.path());
+        let (has_files, is_unfinished) = files(folder.path());
         unfinished += u64::from(is_unfinished);
         restored += u64::from(has_files.contains(&true));
         let look = looker.look(&world, &store, &has_files);
@@ -230,23 +230,29 @@ async fn kill_and_look(is_shared: bool) {
     let written: i64 = join_all(writers).await.into_iter().map(Result::unwrap).sum();
     // A lost answer to the last process's barrier would end it.
     world.log.set_rates(FaultRates::default());
-    assert_goes_on(&world, &store, &kept, is_shared, written).await;
+    assert_goes_on(&world, &store, &folder, is_shared, written).await;
 }
 
 /// Asserts that a last process continues, alone in the directory or sharing it, and shuts down in
 /// order; it leaves every write, each once.
-async fn assert_goes_on(world: &World, store: &Store, kept: &Kept, is_shared: bool, written: i64) {
+async fn assert_goes_on(
+    world: &World,
+    store: &Store,
+    folder: &CheckpointFolder,
+    is_shared: bool,
+    written: i64,
+) {
     // A slow machine may have killed each follower before some partition's first checkpoint.
-    let checkpoints = files(kept.path()).0.into_iter().filter(|is_whole| *is_whole).count();
-    let mut follower = Follower::start(world, kept.path(), is_shared);
+    let checkpoints = files(folder.path()).0.into_iter().filter(|is_whole| *is_whole).count();
+    let mut follower = Follower::start(world, folder.path(), is_shared);
     assert_eq!(follower.line(), format!("ready, {checkpoints} partitions restored\n"));
-    let looker = Looker::new(world, kept.path(), is_shared);
+    let looker = Looker::new(world, folder.path(), is_shared);
     tokio::time::timeout(PATIENCE, looker.knows_the_store()).await.unwrap();
     match Reader::open(looker.options.clone(), looker.parts.clone()).await {
         Ok(second) => {
             assert!(is_shared);
             // Cut off from the log, the reader answers from the copy that the process maintains.
-            let n = second.handle("n", INT64).unwrap();
+            let n = second.field_as("n", INT64).unwrap();
             let total = || {
                 (0..KEYS).map(|number| {
                     let found = second.get_scalar::<i64>(&n, key(number).as_str());
@@ -258,8 +264,8 @@ async fn assert_goes_on(world: &World, store: &Store, kept: &Kept, is_shared: bo
             };
             assert_eq!(total().sum::<i64>(), written);
             let counts = second.status().partitions.into_iter().map(|at| at.counts);
-            assert!(counts.into_iter().all(|counts| counts.applied == 0));
-            second.shut_down(PATIENCE).await.unwrap();
+            assert!(counts.into_iter().all(|counts| counts.records_applied == 0));
+            second.close(PATIENCE).await.unwrap();
         }
         Err(error) => assert_eq!((error.code(), is_shared), (ErrorCode::Conflict, false)),
     }

@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use forebay::reads::{DocumentKey, Presence, Read, Select, Selected};
+use forebay::reads::{DocumentKey, EventQuery, EventQueryResult, Presence, ReadOptions};
 use forebay::schema::{
     ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, KeyValue, StoreSpec, StreamSpec,
     Timestamp, Value,
@@ -38,7 +38,7 @@ async fn orders(world: &World) -> (Store, Token) {
     (orders, token)
 }
 
-fn prices(selected: &Selected) -> Vec<i64> {
+fn prices(selected: &EventQueryResult) -> Vec<i64> {
     let price = |value: Option<&Value>| match value {
         Some(Value::Int64(price)) => *price,
         other => panic!("{other:?}"),
@@ -47,10 +47,10 @@ fn prices(selected: &Selected) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn an_event_is_answered_with_its_key_its_times_and_its_columns() {
+async fn select_returns_events_with_key_times_and_columns() {
     let world = World::start().await;
     let (orders, token) = orders(&world).await;
-    let after = Read::after_token(token, PATIENCE);
+    let after = ReadOptions::after(token, PATIENCE);
     let select = || orders.select().read(after.clone());
     let all = select().send().await.unwrap();
     assert_eq!(prices(&all), (0..20).map(|n| n * 10).collect::<Vec<_>>());
@@ -75,21 +75,21 @@ async fn an_event_is_answered_with_its_key_its_times_and_its_columns() {
     assert_eq!(prices(&some), [50, 60, 70]);
     assert_eq!(prices(&select().between("price", ..20).send().await.unwrap()), [0, 10]);
     assert_eq!(prices(&select().between("price", 180..).send().await.unwrap()), [180, 190]);
-    let span = select().from(Timestamp::from_micros(3)).to(Timestamp::from_micros(5));
+    let span = select().start(Timestamp::from_micros(3)).end(Timestamp::from_micros(5));
     let found = span.send().await.unwrap();
     assert_eq!(prices(&found), [30, 40]);
-    let later = orders.select().read(Read::after_token(found.token, PATIENCE)).send();
+    let later = orders.select().read(ReadOptions::after(found.token, PATIENCE)).send();
     assert_eq!(later.await.unwrap().events.len(), 20, "its token is one to wait for");
 }
 
-async fn refusal(select: Select) -> (ErrorCode, Option<String>) {
+async fn refusal(select: EventQuery) -> (ErrorCode, Option<String>) {
     let error = select.send().await.unwrap_err();
     assert!(error.context().store.is_some(), "{error}");
     (error.code(), error.context().field.clone())
 }
 
 #[tokio::test]
-async fn what_cannot_be_selected_is_refused_before_it_is_sent() {
+async fn invalid_select_is_refused_before_it_is_sent() {
     let mut world = World::start().await;
     let (orders, _) = orders(&world).await;
     let documents = counters(&world.client().await, 1).await;
@@ -111,11 +111,11 @@ async fn what_cannot_be_selected_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_select_waits_for_a_node_that_was_killed() {
+async fn select_waits_for_a_killed_node() {
     let mut world = World::start().await;
     let (orders, token) = orders(&world).await;
     world.kill();
-    let select = orders.select().equal("city", "Oslo").read(Read::after_token(token, PATIENCE));
+    let select = orders.select().equal("city", "Oslo").read(ReadOptions::after(token, PATIENCE));
     let sent = tokio::spawn(select.send());
     tokio::time::sleep(SOON).await;
     assert!(!sent.is_finished());

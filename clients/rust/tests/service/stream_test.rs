@@ -22,7 +22,7 @@ async fn assert_in_order(world: &World, store: &Store) {
 }
 
 #[tokio::test]
-async fn a_stream_acknowledges_every_write() {
+async fn stream_acknowledges_every_write() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 3).await;
@@ -34,8 +34,8 @@ async fn a_stream_acknowledges_every_write() {
     }
     let taken = store.upsert("u0").set("n", 1).if_absent();
     let taken = stream.send(taken).await.unwrap();
-    let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.condition_failed, summary.failed), (6_001, 1, 0));
+    let summary = stream.close().await.unwrap();
+    assert_eq!((summary.resolved, summary.condition_failed, summary.failed), (6_001, 1, 0));
     assert_eq!(summary.token.positions.len(), 3);
     for acknowledgement in acknowledgements {
         assert_eq!(acknowledgement.await.unwrap().result, WriteResult::Appended);
@@ -47,7 +47,7 @@ async fn a_stream_acknowledges_every_write() {
 }
 
 #[tokio::test]
-async fn order_and_count_survive_lost_answers_and_restarts_of_the_writer() {
+async fn order_and_count_survive_lost_answers_and_writer_restarts() {
     let mut world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 3).await;
@@ -71,8 +71,8 @@ async fn order_and_count_survive_lost_answers_and_restarts_of_the_writer() {
         }
     }
     world.log.set_rates(FaultRates::default());
-    let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.failed), (writes, 0));
+    let summary = stream.close().await.unwrap();
+    assert_eq!((summary.resolved, summary.failed), (writes, 0));
     assert_in_order(&world, &store).await;
     let counts = counts(&world.reader("counters").await).await;
     assert!(counts.values().all(|count| *count == writes as i64 / 10), "{counts:?}");
@@ -80,12 +80,12 @@ async fn order_and_count_survive_lost_answers_and_restarts_of_the_writer() {
 }
 
 #[tokio::test]
-async fn a_deadline_ends_the_call_and_not_the_stream() {
+async fn deadline_ends_the_call_and_not_the_stream() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 1).await;
     let options = StreamOptions::default().changes_max(10);
-    let mut stream = store.write_stream(options).unwrap().with_deadline(SOON);
+    let mut stream = store.write_stream(options).unwrap().deadline(SOON);
     world.log.inner().close();
     for _ in 0..10 {
         stream.send(store.upsert("u").increment("n", 1)).await.unwrap();
@@ -95,18 +95,18 @@ async fn a_deadline_ends_the_call_and_not_the_stream() {
     let error = stream.flush().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
     assert!(error.message().starts_with("10 writes"), "{error}");
-    assert_eq!(stream.summary().settled, 0);
+    assert_eq!(stream.summary().resolved, 0);
     world.log.inner().open();
-    let mut stream = stream.with_deadline(PATIENCE);
-    assert_eq!(stream.flush().await.unwrap().settled, 10);
+    let mut stream = stream.deadline(PATIENCE);
+    assert_eq!(stream.flush().await.unwrap().resolved, 10);
     stream.send(store.upsert("u").increment("n", 1)).await.unwrap();
-    assert_eq!(stream.finish().await.unwrap().settled, 11);
+    assert_eq!(stream.close().await.unwrap().resolved, 11);
     let counts = counts(&world.reader("counters").await).await;
     assert_eq!(counts[&b"u"[..]], 11);
 }
 
 #[tokio::test]
-async fn a_refused_write_is_told_and_those_around_it_go_on() {
+async fn refused_write_is_reported_and_its_neighbours_succeed() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 2).await;
@@ -115,7 +115,7 @@ async fn a_refused_write_is_told_and_those_around_it_go_on() {
     let error = stream.send(store.upsert("a").set("n", "text")).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     stream.send(store.upsert("a").increment("n", 1)).await.unwrap();
-    assert_eq!(stream.flush().await.unwrap().settled, 2);
+    assert_eq!(stream.flush().await.unwrap().resolved, 2);
     world.client().await.delete_store("counters").await.unwrap();
     let refused = stream.send(store.upsert("a").increment("n", 1)).await.unwrap();
     let error = stream.flush().await.unwrap_err();
@@ -129,7 +129,7 @@ async fn a_refused_write_is_told_and_those_around_it_go_on() {
 }
 
 #[tokio::test]
-async fn what_a_dropped_stream_held_is_unknown() {
+async fn writes_of_a_dropped_stream_have_an_unknown_outcome() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 1).await;
@@ -141,7 +141,7 @@ async fn what_a_dropped_stream_held_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_stream_waits_out_back_pressure() {
+async fn stream_waits_out_back_pressure() {
     let world = World::start().await;
     let client = world.client().await;
     let spec = forebay::schema::StoreSpec::key_value("blobs", forebay::schema::KeyType::Int64, 1);
@@ -153,11 +153,11 @@ async fn a_stream_waits_out_back_pressure() {
     let mut sends: FuturesUnordered<_> = (0..7).map(send).collect();
     let refused = sends.next().await.unwrap().unwrap().unwrap_err();
     assert_eq!(refused.code(), ErrorCode::LimitExceeded);
-    let mut stream = store.write_stream(StreamOptions::default()).unwrap().with_deadline(SOON);
+    let mut stream = store.write_stream(StreamOptions::default()).unwrap().deadline(SOON);
     stream.send(store.put_value(9, blob())).await.unwrap();
     let error = stream.flush().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
     assert!(error.message().contains("queue is full"), "{error}");
     world.log.inner().open();
-    assert_eq!(stream.with_deadline(PATIENCE).finish().await.unwrap().settled, 1);
+    assert_eq!(stream.deadline(PATIENCE).close().await.unwrap().resolved, 1);
 }

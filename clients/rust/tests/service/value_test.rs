@@ -19,7 +19,7 @@ const SCALARS: [ScalarType; 8] = [
 ];
 
 #[tokio::test]
-async fn every_type_arrives_as_it_was_sent() {
+async fn every_value_type_arrives_as_sent() {
     let world = World::start().await;
     let client = world.client().await;
     let mut spec = StoreSpec::documents("types", KeyType::String, 2);

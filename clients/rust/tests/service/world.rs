@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::environment::ClientParts;
-use forebay::reads::{Document, DocumentKey, Read};
+use forebay::reads::{Document, DocumentKey, ReadOptions};
 use forebay::schema::{KeyType, PartitionId, StoreSpec, Value};
 use forebay::writes::Token;
 use forebay::{Client, ClientOptions, Reader, ReaderOptions, Store};
@@ -155,14 +155,14 @@ pub async fn document<'k>(
     token: &Token,
     key: impl Into<DocumentKey<'k>>,
 ) -> Option<Document> {
-    let read = Read::after_token(token.clone(), PATIENCE);
-    reader.get_with(&read, key).await.unwrap()
+    let read = ReadOptions::after(token.clone(), PATIENCE);
+    reader.get_document_with(&read, key).await.unwrap()
 }
 
 /// Returns the field `n` of every document once everything in the log is applied.
 pub async fn counts(reader: &Reader) -> BTreeMap<Vec<u8>, i64> {
     let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
-    reader.wait(&Read::latest(PATIENCE), &partitions).await.unwrap();
+    reader.wait(&ReadOptions::latest(PATIENCE), &partitions).await.unwrap();
     let n = reader.schema().definition.field("n").unwrap().id;
     let mut counts = BTreeMap::new();
     let mut scan = reader.scan();

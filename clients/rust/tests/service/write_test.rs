@@ -10,7 +10,7 @@ use futures::future::join_all;
 use crate::world::{INT64, PATIENCE, STRING, World, counters, counts, document};
 
 #[tokio::test]
-async fn each_verb_does_what_it_says_and_the_token_reads_it() {
+async fn each_verb_takes_effect_at_its_token() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 4).await;
@@ -46,7 +46,7 @@ async fn each_verb_does_what_it_says_and_the_token_reads_it() {
 }
 
 #[tokio::test]
-async fn a_token_travels_as_bytes() {
+async fn token_survives_encoding() {
     let world = World::start().await;
     let store = counters(&world.client().await, 4).await;
     let mut token = store.upsert("u1").set("n", 1).send().await.unwrap().token;
@@ -58,7 +58,7 @@ async fn a_token_travels_as_bytes() {
 }
 
 #[tokio::test]
-async fn of_two_clients_that_race_on_if_absent_one_hears_applied() {
+async fn if_absent_race_has_exactly_one_applied_write() {
     let world = World::start().await;
     let client = world.client().await;
     counters(&client, 1).await;
@@ -77,7 +77,7 @@ async fn of_two_clients_that_race_on_if_absent_one_hears_applied() {
 }
 
 #[tokio::test]
-async fn if_version_tells_the_version_to_try_next() {
+async fn if_version_failure_returns_the_current_version() {
     let world = World::start().await;
     let client = world.client().await;
     let mut spec = StoreSpec::documents("versioned", KeyType::Int64, 2).field("n", INT64);
@@ -95,7 +95,7 @@ async fn if_version_tells_the_version_to_try_next() {
 }
 
 #[tokio::test]
-async fn a_key_value_store_holds_bytes() {
+async fn key_value_store_stores_bytes() {
     let world = World::start().await;
     let client = world.client().await;
     let spec = StoreSpec::key_value("blobs", KeyType::Bytes, 4);
@@ -118,7 +118,7 @@ async fn a_key_value_store_holds_bytes() {
 }
 
 #[tokio::test]
-async fn a_declared_partition_key_names_the_document_with_the_key() {
+async fn partition_key_and_key_together_name_the_document() {
     let world = World::start().await;
     let client = world.client().await;
     let mut spec = StoreSpec::documents("carts", KeyType::String, 8)
@@ -143,7 +143,7 @@ async fn a_declared_partition_key_names_the_document_with_the_key() {
 }
 
 #[tokio::test]
-async fn what_can_never_be_is_refused_before_it_is_sent() {
+async fn invalid_write_is_refused_before_it_is_sent() {
     let world = World::start().await;
     let client = world.client().await;
     let error = client.store("nobody").await.unwrap_err();
@@ -168,13 +168,13 @@ async fn what_can_never_be_is_refused_before_it_is_sent() {
         let error = write.send().await.unwrap_err();
         assert_eq!(error.code(), code, "{error}");
         assert_eq!(error.error().context().store.as_deref(), Some("counters"));
-        assert!(error.into_pending().is_none(), "nothing is left to settle");
+        assert!(error.into_pending().is_none(), "nothing is left to resolve");
     }
     assert!(world.appended_everywhere(&store).await.iter().all(Vec::is_empty));
 }
 
 #[tokio::test]
-async fn a_change_that_fits_no_entry_is_refused_before_it_is_sent() {
+async fn change_too_large_for_an_entry_is_refused_before_it_is_sent() {
     let world = World::start().await;
     let client = world.client().await;
     let spec =
@@ -187,7 +187,7 @@ async fn a_change_that_fits_no_entry_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_batch_larger_than_every_window_goes_in_parts() {
+async fn batch_larger_than_every_window_is_sent_in_parts() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 3).await;
@@ -197,7 +197,7 @@ async fn a_batch_larger_than_every_window_goes_in_parts() {
         batch.add(store.upsert(&format!("u{}", number % keys)).increment("n", 1)).unwrap();
     }
     assert!(batch.len() as u64 / 3 > 2 * DEDUP_WINDOW);
-    let outcome = batch.send().await.unwrap().into_complete().unwrap();
+    let outcome = batch.send().await.unwrap().require_complete().unwrap();
     assert_eq!(outcome.results, vec![WriteResult::Appended; 4 * keys].map_ok());
     assert_eq!(outcome.token.positions.len(), 3);
     let counts = counts(&world.reader("counters").await).await;
@@ -221,7 +221,7 @@ impl<T> MapOk<T> for Vec<T> {
 }
 
 #[tokio::test]
-async fn a_batch_says_which_change_is_wrong_and_sends_none() {
+async fn batch_names_its_invalid_change_and_sends_no_change() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 2).await;
@@ -239,7 +239,7 @@ async fn a_batch_says_which_change_is_wrong_and_sends_none() {
 }
 
 #[tokio::test]
-async fn more_writes_at_once_than_a_window_holds_all_arrive() {
+async fn more_concurrent_writes_than_a_window_all_arrive() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 1).await;
@@ -253,7 +253,7 @@ async fn more_writes_at_once_than_a_window_holds_all_arrive() {
 }
 
 #[tokio::test]
-async fn a_handle_learns_what_others_alter() {
+async fn handle_learns_alterations_of_other_clients() {
     let world = World::start().await;
     let (client, other) = (world.client().await, world.client().await);
     let store = counters(&client, 2).await;
@@ -278,7 +278,7 @@ async fn a_handle_learns_what_others_alter() {
 }
 
 #[tokio::test]
-async fn a_handle_is_bound_to_its_store_and_not_to_its_name() {
+async fn handle_is_bound_to_its_store_and_not_to_its_name() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 2).await;

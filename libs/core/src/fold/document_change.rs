@@ -7,8 +7,8 @@ use crate::change::{Change, Condition, FieldOp, Verb};
 use crate::clock::Timestamp;
 use crate::id::{FieldId, Position};
 use crate::key::Key;
-use crate::merge::{Merged, merge};
-use crate::outcome::Verdict;
+use crate::merge::{MergeResult, merge};
+use crate::outcome::ConditionOutcome;
 use crate::row::Document;
 use crate::schema::Definition;
 use crate::value::{FieldType, Value, compare};
@@ -31,11 +31,11 @@ pub(super) fn change_document(
     schema: &SchemaAt,
     now: Timestamp,
     at: Position,
-) -> (Effect, Verdict) {
+) -> (Effect, ConditionOutcome) {
     let definition = &schema.definition;
     if !condition_holds(present, change, definition) {
         let version = present.and_then(|document| document.version);
-        return (Effect::Keep, Verdict::ConditionFailed(version));
+        return (Effect::Keep, ConditionOutcome::ConditionFailed(version));
     }
     let effect = match (change.verb, present) {
         (Verb::Delete, Some(_)) => Effect::Delete,
@@ -46,7 +46,7 @@ pub(super) fn change_document(
         (Verb::Insert, _) => Effect::Keep,
         (Verb::Put, _) => Effect::Write(written(None, change, definition, now, at)),
     };
-    (effect, Verdict::Applied)
+    (effect, ConditionOutcome::Applied)
 }
 
 /// Returns whether a change only removes; on an absent document such a change creates none.
@@ -85,10 +85,10 @@ fn written(
         let present = document.cell(field.id).or_else(|| before(field.id));
         let value = present.and_then(|cell| cell.value.as_ref());
         match merge(value, &field_change.op, field.field_type) {
-            Merged::Set(value) => document.set(field.id, value, expires_at),
-            Merged::Absent => document.remove(field.id),
+            MergeResult::Set(value) => document.set(field.id, value, expires_at),
+            MergeResult::Absent => document.remove(field.id),
             // Each write of a field sets its expiry, even if the value does not change.
-            Merged::Unchanged => {
+            MergeResult::Unchanged => {
                 if let Some(value) = present.map(|cell| cell.value.clone()) {
                     document.set(field.id, value, expires_at);
                 }

@@ -1,15 +1,15 @@
-//! The documents that one entry touches: all are read before anything changes, and each is written
+//! The documents that one entry names: all are read before anything changes, and each is written
 //! once at the end.
 
 use super::document_change::{Effect, change_document};
-use super::{Blocked, Documents, Schemas};
+use super::lookup::{FoldError, RowLookup, Schemas};
 use crate::catalog::SchemaAt;
 use crate::change::{Change, ClientBatch, Verb};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorCode};
 use crate::id::Position;
 use crate::key::Key;
-use crate::outcome::Verdict;
+use crate::outcome::ConditionOutcome;
 use crate::row::{Document, row_schema_version};
 use crate::schema::Definition;
 
@@ -20,12 +20,13 @@ const PREFETCHED: usize = 32;
 #[derive(Default)]
 pub(super) struct Overlay<'e> {
     /// Documents, ordered by key.
-    touched: Vec<Touched<'e>>,
+    documents: Vec<EntryDocument<'e>>,
     /// For each change, in order, the index of its document.
-    places: Vec<u32>,
+    document_indexes: Vec<u32>,
 }
 
-struct Touched<'e> {
+/// A document that an entry names, as of the changes that are applied so far.
+struct EntryDocument<'e> {
     key: &'e Key,
     /// Whether a change reads the document's previous state.
     is_looked_at: bool,
@@ -47,11 +48,11 @@ impl<'e> Overlay<'e> {
         order.sort_unstable_by(|(left, a, _), (right, b, _)| {
             left.cmp(right).then_with(|| a.key.cmp(&b.key))
         });
-        let mut places = vec![0; order.len()];
-        let mut touched: Vec<Touched<'e>> = Vec::with_capacity(order.len());
+        let mut document_indexes = vec![0; order.len()];
+        let mut documents: Vec<EntryDocument<'e>> = Vec::with_capacity(order.len());
         for (_, change, at) in order {
-            if touched.last().is_none_or(|last| *last.key != change.key) {
-                touched.push(Touched {
+            if documents.last().is_none_or(|last| *last.key != change.key) {
+                documents.push(EntryDocument {
                     key: &change.key,
                     is_looked_at: false,
                     document: None,
@@ -59,36 +60,36 @@ impl<'e> Overlay<'e> {
                     changed: false,
                 });
             }
-            let place = touched.len() - 1;
-            touched[place].is_looked_at |=
+            let index = documents.len() - 1;
+            documents[index].is_looked_at |=
                 !matches!(change.verb, Verb::Put | Verb::Insert) || change.condition.is_some();
-            places[at] = place as u32;
+            document_indexes[at] = index as u32;
         }
-        Self { touched, places }
+        Self { documents, document_indexes }
     }
 
     /// Reads every document whose previous state a change needs. Every failure of an apply happens
     /// here, before the state has moved.
     pub(super) fn load(
         &mut self,
-        documents: &impl Documents,
+        rows: &impl RowLookup,
         schemas: &impl Schemas,
         current: &SchemaAt,
         now: Timestamp,
-    ) -> Result<(), Blocked> {
+    ) -> Result<(), FoldError> {
         let mut bytes = Vec::with_capacity(PREFETCHED);
-        for touched in self.touched.chunks_mut(PREFETCHED) {
-            let looked_at = || touched.iter().filter(|touched| touched.is_looked_at);
+        for documents in self.documents.chunks_mut(PREFETCHED) {
+            let looked_at = || documents.iter().filter(|named| named.is_looked_at);
             bytes.clear();
-            bytes.extend(looked_at().map(|touched| touched.key.as_bytes()));
+            bytes.extend(looked_at().map(|named| named.key.as_bytes()));
             if let [_, _, ..] = bytes.as_slice() {
-                documents.prefetch(&bytes);
+                rows.prefetch(&bytes);
             }
-            for touched in touched.iter_mut().filter(|touched| touched.is_looked_at) {
-                let row = documents.row(touched.key.as_bytes()).map_err(Blocked::Unreadable)?;
+            for named in documents.iter_mut().filter(|named| named.is_looked_at) {
+                let row = rows.row(named.key.as_bytes()).map_err(FoldError::Unreadable)?;
                 if let Some(row) = row {
                     let document = decode(&row, schemas, current)?;
-                    touched.document = live_part(document, now, &current.definition);
+                    named.document = live_part(document, now, &current.definition);
                 }
             }
         }
@@ -103,25 +104,25 @@ impl<'e> Overlay<'e> {
         schema: &SchemaAt,
         now: Timestamp,
         at: Position,
-    ) -> Verdict {
-        let touched = &mut self.touched[self.places[number] as usize];
-        let (effect, verdict) = change_document(touched.document.as_ref(), change, schema, now, at);
+    ) -> ConditionOutcome {
+        let named = &mut self.documents[self.document_indexes[number] as usize];
+        let (effect, condition) = change_document(named.document.as_ref(), change, schema, now, at);
         match effect {
-            Effect::Keep => return verdict,
-            Effect::Delete => (touched.document, touched.row) = (None, None),
+            Effect::Keep => return condition,
+            Effect::Delete => (named.document, named.row) = (None, None),
             Effect::Write(document) => match document.encode(&schema.layout) {
-                Ok(row) => (touched.document, touched.row) = (Some(document), Some(row)),
-                Err(_) => return Verdict::TooLarge,
+                Ok(row) => (named.document, named.row) = (Some(document), Some(row)),
+                Err(_) => return ConditionOutcome::TooLarge,
             },
         }
-        touched.changed = true;
-        verdict
+        named.changed = true;
+        condition
     }
 
     /// Returns the last row of each document that changed, ordered by key; `None` deletes it.
     pub(super) fn into_writes(self) -> Vec<(Key, Option<Vec<u8>>)> {
-        let changed = self.touched.into_iter().filter(|touched| touched.changed);
-        changed.map(|touched| (touched.key.clone(), touched.row)).collect()
+        let changed = self.documents.into_iter().filter(|named| named.changed);
+        changed.map(|named| (named.key.clone(), named.row)).collect()
     }
 }
 
@@ -135,18 +136,18 @@ fn prefix(key: &Key) -> u64 {
     u64::from_le_bytes(first).swap_bytes()
 }
 
-fn decode(row: &[u8], schemas: &impl Schemas, current: &SchemaAt) -> Result<Document, Blocked> {
+fn decode(row: &[u8], schemas: &impl Schemas, current: &SchemaAt) -> Result<Document, FoldError> {
     let version = row_schema_version(row)
-        .ok_or_else(|| Blocked::Internal(Error::corrupt("a row is shorter than its header")))?;
+        .ok_or_else(|| FoldError::Internal(Error::corrupt("a row is shorter than its header")))?;
     let decoded = if version == current.layout.version() {
         Document::decode(row, &current.layout)
     } else {
-        let schema = schemas.at(version).ok_or(Blocked::NeedsDefinition(version))?;
+        let schema = schemas.at(version).ok_or(FoldError::NeedsDefinition(version))?;
         Document::decode(row, &schema.layout)
     };
     decoded.map_err(|error| match error.code() {
-        ErrorCode::UpgradeNeeded => Blocked::UpgradeNeeded(error),
-        _ => Blocked::Internal(error),
+        ErrorCode::UpgradeNeeded => FoldError::UpgradeNeeded(error),
+        _ => FoldError::Internal(error),
     })
 }
 

@@ -36,16 +36,18 @@ impl Definition {
             return Err(at_store(Error::limit_exceeded(advice, FIELDS_MAX as u64, found)));
         }
         check_ttl(self.options.ttl_us).map_err(at_store)?;
-        if self.options.log_window_us.is_some_and(|window| !(0..=TTL_US_MAX).contains(&window)) {
+        if self.options.log_retention_us.is_some_and(|span| !(0..=TTL_US_MAX).contains(&span)) {
             let message = format!(
-                "log_window_us must be 0 to {TTL_US_MAX}, or unset to retain the whole log"
+                "log_retention_us must be 0 to {TTL_US_MAX}, or unset to retain the whole log"
             );
             return Err(at_store(Error::invalid_argument(message)));
         }
-        let message = match self.options.log_bytes {
-            Some(0) => Some("log_bytes must be at least 1, or unset to retain by time alone"),
+        let message = match self.options.log_retention_bytes {
+            Some(0) => {
+                Some("log_retention_bytes must be at least 1, or unset to retain by time alone")
+            }
             Some(_) if self.stream.is_none() => {
-                Some("log_bytes is an option of streams only; leave log_bytes out")
+                Some("log_retention_bytes is an option of streams only; leave it out")
             }
             _ => None,
         };

@@ -1,11 +1,11 @@
 //! Streams: stores of events, which are appended and never changed. This module defines the
 //! properties of a stream and the rules of its columns.
 
+use crate::coerce::coerce_value;
 use crate::error::Result;
-use crate::fit::fit;
 use crate::id::FieldId;
 use crate::value::{FieldType, Value, compare};
-use crate::view::View;
+use crate::view::FeatureView;
 
 /// Rules of a stream's column: the values that it accepts, and whether its values are indexed. A
 /// document store has no such rules.
@@ -41,7 +41,7 @@ pub struct Stream {
     /// event time is the append time.
     pub event_time: Option<FieldId>,
     /// Derivation of the stream's events from another stream, if it is a feature view.
-    pub view: Option<Box<View>>,
+    pub view: Option<Box<FeatureView>>,
 }
 
 /// Specification of a stream that a caller creates.
@@ -61,8 +61,8 @@ impl ColumnRules {
     ///
     /// # Errors
     /// Returns `InvalidArgument` for a value that the type does not hold.
-    pub(super) fn fitted(self, to: FieldType) -> Result<Self> {
-        let allowed = self.allowed.into_iter().map(|value| fit(value, to));
+    pub(super) fn coerce(self, to: FieldType) -> Result<Self> {
+        let allowed = self.allowed.into_iter().map(|value| coerce_value(value, to));
         Ok(Self { allowed: allowed.collect::<Result<_>>()?, ..self })
     }
 

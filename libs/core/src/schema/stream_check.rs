@@ -5,7 +5,7 @@ use super::{Definition, Field};
 use crate::error::{Error, Result};
 use crate::limits::{ALLOWED_VALUES_MAX, STREAM_INDEXES_MAX};
 use crate::value::{FieldType, ScalarType};
-use crate::view::View;
+use crate::view::FeatureView;
 
 impl StreamSpec {
     /// Resolves the specification with a definition that has the columns.
@@ -79,7 +79,7 @@ impl Definition {
     }
 
     /// Returns the view's properties, if the store is a feature view.
-    pub fn view(&self) -> Option<&View> {
+    pub fn view(&self) -> Option<&FeatureView> {
         self.stream.as_ref()?.view.as_deref()
     }
 

@@ -51,17 +51,17 @@ pub enum AggregateKind {
         count: u16,
     },
     /// Approximate number of different values.
-    DistinctCount {
+    ApproxCountDistinct {
         /// Logarithm of the number of registers, 4 to 16; each is a byte.
         lg_k: u8,
         /// Standard deviations, 1 to 3, of the error bounds that the aggregate also returns, if
         /// any.
-        bounds: Option<u8>,
+        confidence_stddevs: Option<u8>,
     },
     /// Approximate quantiles: the value below which a given fraction of all values is.
-    Quantiles {
+    ApproxQuantile {
         /// Fractions of all values, from 0 to 1, each once.
-        ranks: Vec<f64>,
+        q: Vec<f64>,
         /// Compression of the t-digest, 10 to 1,000; the digest holds at most twice as many
         /// centroids.
         k: u16,
@@ -92,9 +92,9 @@ impl AggregateKind {
             Self::Kurtosis => "kurtosis",
             Self::First => "first",
             Self::Last => "last",
-            Self::LastN { .. } => "last_n",
-            Self::DistinctCount { .. } => "distinct_count",
-            Self::Quantiles { .. } => "quantiles",
+            Self::LastN { .. } => "last",
+            Self::ApproxCountDistinct { .. } => "approx_count_distinct",
+            Self::ApproxQuantile { .. } => "approx_quantile",
             Self::TopK { .. } => "top_k",
         }
     }
@@ -115,7 +115,7 @@ pub struct Output {
 /// use forebay_core::value::{FieldType, ScalarType};
 /// use forebay_core::view::{AggregateKind, AggregateSpec};
 ///
-/// let kind = AggregateKind::Quantiles { ranks: vec![0.5, 0.999], k: 100 };
+/// let kind = AggregateKind::ApproxQuantile { q: vec![0.5, 0.999], k: 100 };
 /// let spec = AggregateSpec::new(kind, Some(ScalarType::Float64))?;
 /// let outputs = spec.outputs();
 /// assert_eq!(outputs[1].suffix, "p99_9");
@@ -164,13 +164,13 @@ impl AggregateSpec {
             Kind::Sum => scalar(self.sum_type()),
             Kind::Min | Kind::Max | Kind::First | Kind::Last => scalar(input),
             Kind::LastN { .. } => vec![one("", FieldType::List(input))],
-            Kind::DistinctCount { bounds: None, .. } => scalar(ScalarType::Int64),
-            Kind::DistinctCount { bounds: Some(_), .. } => {
+            Kind::ApproxCountDistinct { confidence_stddevs: None, .. } => scalar(ScalarType::Int64),
+            Kind::ApproxCountDistinct { confidence_stddevs: Some(_), .. } => {
                 vec![one("", integer), one("lower", integer), one("upper", integer)]
             }
-            Kind::Quantiles { ranks, .. } => {
+            Kind::ApproxQuantile { q, .. } => {
                 let float = FieldType::FLOAT64;
-                ranks.iter().map(|rank| one(&rank_suffix(*rank), float)).collect()
+                q.iter().map(|rank| one(&rank_suffix(*rank), float)).collect()
             }
             Kind::TopK { .. } => {
                 let counts = FieldType::List(ScalarType::Int64);
@@ -239,10 +239,10 @@ fn check_input(kind: &AggregateKind, input: Option<ScalarType>) -> Result<()> {
         Kind::Count => (true, ALL),
         Kind::AccumulatingCount => (true, &[Int32, Int64][..]),
         Kind::Min | Kind::Max | Kind::First | Kind::Last => (false, ALL),
-        Kind::LastN { .. } | Kind::DistinctCount { .. } => (false, ALL),
+        Kind::LastN { .. } | Kind::ApproxCountDistinct { .. } => (false, ALL),
         Kind::TopK { .. } => (false, &[Bool, Int32, Int64, String, Timestamp][..]),
         Kind::Sum | Kind::Average | Kind::Variance | Kind::StandardDeviation => (false, NUMBERS),
-        Kind::Skewness | Kind::Kurtosis | Kind::Quantiles { .. } => (false, NUMBERS),
+        Kind::Skewness | Kind::Kurtosis | Kind::ApproxQuantile { .. } => (false, NUMBERS),
     };
     let named = kind.name();
     match input {
@@ -276,14 +276,15 @@ fn check_parameters(kind: &AggregateKind) -> Result<()> {
         Kind::LastN { count } => {
             within("count", u64::from(*count), 1, u64::from(AGGREGATE_LAST_MAX))
         }
-        Kind::DistinctCount { lg_k, bounds } => {
+        Kind::ApproxCountDistinct { lg_k, confidence_stddevs } => {
             within("lg_k", u64::from(*lg_k), 4, 16)?;
-            within("bounds", u64::from(bounds.unwrap_or(1)), 1, 3)
+            let stddevs = u64::from(confidence_stddevs.unwrap_or(1));
+            within("confidence_stddevs", stddevs, 1, 3)
         }
-        Kind::Quantiles { ranks, k } => {
+        Kind::ApproxQuantile { q, k } => {
             within("k", u64::from(*k), 10, 1_000)?;
-            within("the number of ranks", ranks.len() as u64, 1, AGGREGATE_QUANTILES_MAX as u64)?;
-            check_ranks(ranks)
+            within("the length of q", q.len() as u64, 1, AGGREGATE_QUANTILES_MAX as u64)?;
+            check_ranks(q)
         }
         Kind::TopK { count, lg_counters } => {
             within("count", u64::from(*count), 1, u64::from(AGGREGATE_TOP_MAX))?;
@@ -295,13 +296,17 @@ fn check_parameters(kind: &AggregateKind) -> Result<()> {
 
 fn check_ranks(ranks: &[f64]) -> Result<()> {
     if ranks.iter().any(|rank| !(0.0..=1.0).contains(rank)) {
-        return Err(Error::invalid_argument("a rank is outside 0 to 1; give ranks from 0 to 1"));
+        return Err(Error::invalid_argument(
+            "a fraction of q is outside 0 to 1; give fractions from 0 to 1",
+        ));
     }
     let mut suffixes: Vec<_> = ranks.iter().map(|rank| rank_suffix(*rank)).collect();
     suffixes.sort();
     suffixes.dedup();
     if suffixes.len() < ranks.len() {
-        return Err(Error::invalid_argument("a rank is given twice; give each rank once"));
+        return Err(Error::invalid_argument(
+            "a fraction of q is given twice; give each fraction once",
+        ));
     }
     Ok(())
 }
@@ -330,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_name_their_outputs() {
+    fn quantile_ranks_name_their_outputs() {
         let named = [(0.5, "p50"), (0.999, "p99_9"), (0.29, "p29"), (0.05, "p5"), (0.0, "p0")];
         for (rank, suffix) in named {
             assert_eq!(rank_suffix(rank), suffix);
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_of_types_that_the_kind_takes() {
+    fn aggregate_accepts_only_input_types_of_its_kind() {
         use AggregateKind as Kind;
         let invalid = ErrorCode::InvalidArgument;
         assert_eq!(refused(Kind::Sum, None), invalid);
@@ -356,12 +361,13 @@ mod tests {
     }
 
     #[test]
-    fn parameters_stay_inside_their_range() {
+    fn parameters_outside_their_range_are_refused() {
         use AggregateKind as Kind;
         let float = Some(ScalarType::Float64);
         let (invalid, limit) = (ErrorCode::InvalidArgument, ErrorCode::LimitExceeded);
-        let distinct = |lg_k, bounds| Kind::DistinctCount { lg_k, bounds };
-        let quantiles = |ranks: &[f64], k| Kind::Quantiles { ranks: ranks.to_vec(), k };
+        let distinct =
+            |lg_k, confidence_stddevs| Kind::ApproxCountDistinct { lg_k, confidence_stddevs };
+        let quantiles = |ranks: &[f64], k| Kind::ApproxQuantile { q: ranks.to_vec(), k };
         for (kind, code) in [
             (Kind::LastN { count: 0 }, invalid),
             (Kind::LastN { count: AGGREGATE_LAST_MAX + 1 }, limit),
@@ -387,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_of_the_input_and_short_where_they_are_kept() {
+    fn aggregate_checks_the_type_and_length_of_retained_values() {
         let new = |kind, input| AggregateSpec::new(kind, input).unwrap();
         let last = new(AggregateKind::Last, Some(ScalarType::String));
         let text = |bytes: usize| Value::String("x".repeat(bytes));
@@ -397,7 +403,8 @@ mod tests {
         assert_eq!(last.check(Some(&long)).unwrap_err().code(), ErrorCode::LimitExceeded);
         let other = last.check(Some(&Value::Bool(true))).unwrap_err();
         assert_eq!(other.code(), ErrorCode::InvalidArgument);
-        let kind = AggregateKind::DistinctCount { lg_k: DISTINCT_LG_K, bounds: None };
+        let kind =
+            AggregateKind::ApproxCountDistinct { lg_k: DISTINCT_LG_K, confidence_stddevs: None };
         let distinct = new(kind, Some(ScalarType::String));
         assert_eq!(distinct.check(Some(&long)), Ok(()), "it keeps no value");
         let count = new(AggregateKind::Count, None);

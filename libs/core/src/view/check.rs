@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::{Feature, Origin, View};
+use super::{Feature, FeatureView, Origin};
 use crate::error::{Error, Result};
 use crate::id::FieldId;
 use crate::limits::{
-    AGGREGATES_MAX, FIELDS_MAX, GROUP_COLUMNS_MAX, LOOKUPS_MAX, WINDOW_US_MAX, WINDOWS_MAX,
+    AGGREGATES_MAX, FIELDS_MAX, GROUP_COLUMNS_MAX, JOINS_MAX, WINDOW_US_MAX, WINDOWS_MAX,
 };
 use crate::schema::{Definition, check_name};
 use crate::value::{FieldType, ScalarType};
 use crate::view::AggregateKind;
 
-/// An output value of a view for a group: a field of the documents to which the view emits.
+/// An output value of a view for a group: a field of the documents to which the view materializes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewOutput {
     /// Name, composed of the names of feature, window and aggregate output, as far as each has one.
@@ -21,7 +21,7 @@ pub struct ViewOutput {
     pub field_type: FieldType,
 }
 
-impl View {
+impl FeatureView {
     /// Returns all output values for a group, ordered by window and then by feature.
     pub fn outputs(&self) -> Vec<ViewOutput> {
         let mut outputs = Vec::new();
@@ -47,14 +47,10 @@ impl View {
         }
         within(
             "the view groups by too many columns; group by fewer columns",
-            self.group_by.len(),
+            self.entity.len(),
             GROUP_COLUMNS_MAX,
         )?;
-        within(
-            "the view has too many lookups; look up in fewer stores",
-            self.lookups.len(),
-            LOOKUPS_MAX,
-        )?;
+        within("the view has too many joins; join fewer stores", self.joins.len(), JOINS_MAX)?;
         within(
             "the view has too many features; declare fewer features",
             self.features.len(),
@@ -65,23 +61,23 @@ impl View {
             self.windows.len(),
             WINDOWS_MAX,
         )?;
-        if self.group_by.is_empty() || self.features.is_empty() || self.windows.is_empty() {
+        if self.entity.is_empty() || self.features.is_empty() || self.windows.is_empty() {
             let message =
-                "a view needs a group_by column, a feature and a window; declare each of the three";
+                "a view needs an entity column, a feature and a window; declare each of the three";
             return Err(Error::invalid_argument(message));
         }
         self.check_columns(definition)?;
         self.check_groups(definition)?;
-        if self.partition_by().next().is_none() && definition.written().partitions.0 != 1 {
-            let message = "a view that groups only by looked-up columns has one partition; declare \
+        if self.partition_by().next().is_none() && definition.write_logs().partitions.0 != 1 {
+            let message = "a view that groups only by joined columns has one partition; declare \
                 1 partition";
             return Err(Error::invalid_argument(message));
         }
         self.check_windows()?;
         self.features.iter().try_for_each(|feature| self.check_feature(feature, definition))?;
         self.check_outputs()?;
-        match &self.emission {
-            Some(emission) => emission.check(self, definition),
+        match &self.materialization {
+            Some(materialization) => materialization.check(self, definition),
             None => Ok(()),
         }
     }
@@ -92,14 +88,14 @@ impl View {
             let message = "the origins of a view's columns do not match its columns";
             return Err(Error::invalid_argument(message));
         }
-        let lookups = self.lookups.len();
+        let joins = self.joins.len();
         let is_known = |origin: &Origin| match origin {
-            Origin::Lookup { lookup, .. } => usize::from(*lookup) < lookups,
+            Origin::Join { join, .. } => usize::from(*join) < joins,
             Origin::Key | Origin::EventTime | Origin::Column(_) => true,
         };
         if !self.columns.values().all(is_known) {
             return Err(Error::invalid_argument(
-                "a column comes from a lookup that the view does not have",
+                "a column comes from a join that the view does not have",
             ));
         }
         let event_time = definition.event_time().and_then(|column| self.columns.get(&column.id));
@@ -113,7 +109,7 @@ impl View {
     fn check_groups(&self, definition: &Definition) -> Result<()> {
         use ScalarType::{Bool, Bytes, Int32, Int64, String, Timestamp};
         let mut seen = BTreeSet::new();
-        for id in &self.group_by {
+        for id in &self.entity {
             let column = definition.field_by_id(*id);
             let column = column.ok_or_else(|| {
                 Error::invalid_argument("the view groups by a column that the view does not have")
@@ -133,15 +129,15 @@ impl View {
     }
 
     fn check_windows(&self) -> Result<()> {
-        if self.lateness_us < 0 {
+        if self.allowed_lateness_us < 0 {
             return Err(Error::invalid_argument(
-                "the lateness is negative; give a lateness of zero or more",
+                "the allowed lateness is negative; give a lateness of zero or more",
             ));
         }
-        if self.lateness_us > WINDOW_US_MAX {
-            let (limit, actual) = (WINDOW_US_MAX as u64, self.lateness_us as u64);
+        if self.allowed_lateness_us > WINDOW_US_MAX {
+            let (limit, actual) = (WINDOW_US_MAX as u64, self.allowed_lateness_us as u64);
             return Err(Error::limit_exceeded(
-                "the lateness is too long; shorten the lateness",
+                "the allowed lateness is too long; shorten the lateness",
                 limit,
                 actual,
             ));
@@ -183,8 +179,8 @@ impl View {
             return Err(at_feature(Error::invalid_argument(message)));
         }
         let accumulates = matches!(feature.aggregate.kind(), AggregateKind::AccumulatingCount);
-        let is_lifetime = self.windows.iter().all(|one| one.window == super::Window::Lifetime);
-        if accumulates && !is_lifetime {
+        let is_unbounded = self.windows.iter().all(|one| one.window == super::Window::Unbounded);
+        if accumulates && !is_unbounded {
             let message =
                 "an accumulating count covers all time; declare it in a view without windows";
             return Err(at_feature(Error::invalid_argument(message)));

@@ -1,7 +1,7 @@
 //! Groups of a view: the group of an event, the group's partition, and the document that receives
 //! its values.
 
-use super::{Origin, View};
+use super::{FeatureView, Origin};
 use crate::id::FieldId;
 use crate::key::KeyType;
 use crate::row::encode_value;
@@ -15,18 +15,18 @@ const BETWEEN: char = ':';
 /// Escape before a separator or an escape character in a value.
 const ESCAPE: char = '\\';
 
-impl View {
+impl FeatureView {
     /// Returns the bytes that name a group: the values of its columns in their order. No group's
     /// bytes are a prefix of another group's. Returns `None` if a column has no value: the event
     /// then belongs to no group.
     ///
     /// `value` returns a column's value.
     pub fn group_key<'v>(&self, value: &impl Fn(FieldId) -> Option<&'v Value>) -> Option<Vec<u8>> {
-        key_of(self.group_by.iter().copied(), value)
+        key_of(self.entity.iter().copied(), value)
     }
 
     /// Returns the bytes that select a group's partition: the values of the group's columns that do
-    /// not come from a lookup. An event that is derived again therefore goes to the same partition.
+    /// not come from a join. An event that is derived again therefore goes to the same partition.
     ///
     /// The bytes are empty for a view without such columns, which has one partition.
     pub fn partition_key<'v>(
@@ -37,15 +37,15 @@ impl View {
     }
 
     /// Returns the primary key of the document that receives a group's values, in the byte form of
-    /// [`View::document_key_type`]. Different groups have different keys. Returns `None` if a
-    /// column has no value: the event then belongs to no group.
+    /// [`FeatureView::document_key_type`]. Different groups have different keys. Returns `None` if
+    /// a column has no value: the event then belongs to no group.
     ///
     /// `value` returns a column's value.
     pub fn document_key<'v>(
         &self,
         value: &impl Fn(FieldId) -> Option<&'v Value>,
     ) -> Option<Vec<u8>> {
-        if let [column] = self.group_by[..] {
+        if let [column] = self.entity[..] {
             match value(column)? {
                 Value::String(text) => return Some(text.as_bytes().to_vec()),
                 Value::Bytes(bytes) => return Some(bytes.clone()),
@@ -54,7 +54,7 @@ impl View {
             }
         }
         let mut key = String::new();
-        for (place, column) in self.group_by.iter().enumerate() {
+        for (place, column) in self.entity.iter().enumerate() {
             if place > 0 {
                 key.push(BETWEEN);
             }
@@ -66,7 +66,7 @@ impl View {
     /// Returns the key type of a store that receives the view's values. `definition` is the view's
     /// own.
     pub fn document_key_type(&self, definition: &Definition) -> KeyType {
-        let [column] = self.group_by[..] else { return KeyType::String };
+        let [column] = self.entity[..] else { return KeyType::String };
         match definition.field_by_id(column).map(|column| column.field_type) {
             Some(FieldType::BYTES) => KeyType::Bytes,
             Some(FieldType::INT64) => KeyType::Int64,
@@ -76,9 +76,8 @@ impl View {
 
     /// Returns the columns that select a group's partition.
     pub(super) fn partition_by(&self) -> impl Iterator<Item = FieldId> {
-        let is_looked_up =
-            |id: &FieldId| matches!(self.columns.get(id), Some(Origin::Lookup { .. }));
-        self.group_by.iter().copied().filter(move |id| !is_looked_up(id))
+        let is_joined = |id: &FieldId| matches!(self.columns.get(id), Some(Origin::Join { .. }));
+        self.entity.iter().copied().filter(move |id| !is_joined(id))
     }
 }
 

@@ -103,8 +103,8 @@ impl<C> Predicate<C> {
     /// Returns whether the condition is true; `None` if it is unknown.
     fn truth<'v>(&self, value: &impl Fn(&C) -> Option<&'v Value>) -> Option<bool> {
         match self {
-            Self::All(all) => settled(all.iter().map(|one| one.truth(value)), false),
-            Self::Any(any) => settled(any.iter().map(|one| one.truth(value)), true),
+            Self::All(all) => combine_truths(all.iter().map(|one| one.truth(value)), false),
+            Self::Any(any) => combine_truths(any.iter().map(|one| one.truth(value)), true),
             Self::Not(other) => other.truth(value).map(|is_true| !is_true),
             Self::IsMissing(column) => Some(value(column).is_none()),
             Self::Compare { column, comparison, to } => {
@@ -117,7 +117,7 @@ impl<C> Predicate<C> {
             Self::IsOneOf { column, values } => {
                 let found = value(column)?;
                 let is_it = |one: &Value| compare(found, one).map(Ordering::is_eq);
-                settled(values.iter().map(is_it), true)
+                combine_truths(values.iter().map(is_it), true)
             }
         }
     }
@@ -190,7 +190,7 @@ impl<C> Predicate<C> {
 
 /// Combines truth values: one `decisive` value decides. If there is none, the result is unknown if
 /// any value is unknown.
-fn settled(truths: impl Iterator<Item = Option<bool>>, decisive: bool) -> Option<bool> {
+fn combine_truths(truths: impl Iterator<Item = Option<bool>>, decisive: bool) -> Option<bool> {
     let mut is_known = true;
     for truth in truths {
         match truth {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_are_of_values_of_one_type() {
+    fn comparison_of_values_of_different_types_is_unknown() {
         use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         let all = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
         let at = |to| all.map(|comparison| truth(&compares("one", comparison, to)));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_neither_true_nor_false() {
+    fn absent_column_makes_a_predicate_unknown() {
         let (yes, no) =
             (compares("one", Comparison::Equal, 1), compares("one", Comparison::Equal, 2));
         let unknown = compares("none", Comparison::Equal, 1);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_named_otherwise_and_a_nest_has_an_end() {
+    fn predicate_renames_its_columns_and_its_nesting_has_a_limit() {
         let predicate = Predicate::All(vec![
             compares("one", Comparison::Less, 5),
             Predicate::Any(vec![Predicate::IsMissing("two"), not(Predicate::IsMissing("one"))]),

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    AggregateKind, AggregateSpec, EmissionSpec, Feature, Lookup, NamedWindow, Origin, Predicate,
-    View,
+    AggregateKind, AggregateSpec, Feature, FeatureView, Join, MaterializationSpec, NamedWindow,
+    Origin, Predicate,
 };
+use crate::coerce::coerce_value;
 use crate::error::{Error, Result};
-use crate::fit::fit;
 use crate::id::{FieldId, SchemaVersion, StoreId};
 use crate::key::KeyType;
 use crate::schema::{Definition, Field, FieldSpec, StoreSpec, StreamSpec};
@@ -17,6 +17,9 @@ use crate::value::{FieldType, Value};
 pub const KEY_COLUMN: &str = "key";
 /// Name of a view's event time if its source has no such column.
 const EVENT_TIME: &str = "event_time";
+/// Message for an alteration of the derivation of a view's events.
+const EVENTS_ARE_FIXED: &str =
+    "a view's events cannot change once derived; create another view, and drop this one";
 
 /// Specification of a view.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,38 +27,38 @@ pub struct ViewSpec {
     /// Name of the view and of its stream.
     pub name: String,
     /// Name of the source stream.
-    pub stream: String,
+    pub source: String,
     /// Partition count. The default is the source's count, or one if the view groups only by
-    /// looked-up columns.
+    /// joined columns.
     pub partitions: Option<u32>,
     /// Filter; `None` selects all events.
     pub filter: Option<Predicate<String>>,
-    /// Lookups for each event.
-    pub lookups: Vec<LookupSpec>,
+    /// Joins for each event.
+    pub joins: Vec<JoinSpec>,
     /// Columns that identify an event's group.
-    pub group_by: Vec<String>,
-    /// Extra columns to keep for each event, in addition to those of groups and features, for
+    pub entity: Vec<String>,
+    /// Extra columns of each event, in addition to those of groups and features, for
     /// features that are added later.
-    pub keep: Vec<String>,
+    pub extra_columns: Vec<String>,
     /// Aggregates over a group's events.
     pub features: Vec<FeatureSpec>,
     /// The windows of each feature.
     pub windows: Vec<NamedWindow>,
     /// Allowed lateness: how far an event's time may be before its partition's time, in
     /// microseconds.
-    pub lateness_us: i64,
-    /// Destination of the view's values; `None` emits nothing.
-    pub emission: Option<EmissionSpec>,
+    pub allowed_lateness_us: i64,
+    /// Destination of the view's values; `None` materializes nothing.
+    pub materialization: Option<MaterializationSpec>,
 }
 
-/// Specification of a lookup.
+/// Specification of a join.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LookupSpec {
+pub struct JoinSpec {
     /// Name of the store.
     pub store: String,
     /// Column that is the document key; `None` uses the event's own key.
     pub key: Option<String>,
-    /// Columns that the lookup adds: the column's name, the store's field, and the default for an
+    /// Columns that the join adds: the column's name, the store's field, and the default for an
     /// event that finds no document or a document without the field.
     pub columns: Vec<(String, String, Option<Value>)>,
     /// Whether an event that finds no document is dropped.
@@ -73,32 +76,32 @@ pub struct FeatureSpec {
     pub input: Option<String>,
 }
 
-/// Part of a view specification that is invalid.
+/// Path of a part of a view specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ViewPart {
+pub enum ViewSpecPath {
     /// The view as a whole, or its name.
     View,
     /// The source stream.
-    Stream,
+    Source,
     /// The filter.
     Filter,
-    /// A lookup, by its index from 0.
-    Lookup(usize),
+    /// A join, by its index from 0.
+    Join(usize),
     /// A grouping column, by its index from 0.
-    GroupBy(usize),
+    Entity(usize),
     /// An extra column, by its index from 0.
-    Keep(usize),
+    ExtraColumn(usize),
     /// A feature, by its index from 0.
     Feature(usize),
     /// The destination of the values.
-    Emission,
+    Materialization,
 }
 
 /// Error in a view specification, with its location.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ViewFault {
-    /// The invalid part.
-    pub part: ViewPart,
+pub struct ViewSpecError {
+    /// Path of the invalid part.
+    pub path: ViewSpecPath,
     /// The error.
     pub error: Error,
 }
@@ -111,10 +114,10 @@ struct Available {
 }
 
 /// Builder of a view's columns.
-struct Making<'s> {
+struct ViewBuilder<'s> {
     source: &'s Definition,
-    /// Looked-up columns, by name.
-    looked_up: BTreeMap<String, Available>,
+    /// Joined columns, by name.
+    joined: BTreeMap<String, Available>,
     fields: Vec<FieldSpec>,
     origins: Vec<Origin>,
 }
@@ -123,85 +126,85 @@ impl ViewSpec {
     /// Creates the first definition of the view, under this id.
     ///
     /// `store` returns the newest definition of a store by its name; for the destination store it
-    /// returns the definition that [`EmissionSpec::new_store`] or [`EmissionSpec::altered_store`]
-    /// creates.
+    /// returns the definition that [`MaterializationSpec::new_store`] or
+    /// [`MaterializationSpec::altered_store`] creates.
     ///
     /// # Errors
-    /// Returns [`ViewFault`] for the first invalid part.
+    /// Returns [`ViewSpecError`] for the first invalid part.
     pub fn define(
         &self,
         id: StoreId,
         source: &Definition,
         store: &impl Fn(&str) -> Result<Definition>,
-    ) -> std::result::Result<Definition, ViewFault> {
+    ) -> std::result::Result<Definition, ViewSpecError> {
         let definition = self.define_silent(id, source, store)?;
-        self.emitting(definition, None, store)
+        self.materializing(definition, None, store)
     }
 
-    /// Creates the first definition of the view, without its emission.
+    /// Creates the first definition of the view, without its materialization.
     fn define_silent(
         &self,
         id: StoreId,
         source: &Definition,
         store: &impl Fn(&str) -> Result<Definition>,
-    ) -> std::result::Result<Definition, ViewFault> {
-        let at = |part| move |error| ViewFault { part, error };
+    ) -> std::result::Result<Definition, ViewSpecError> {
+        let at = |path| move |error| ViewSpecError { path, error };
         if source.stream.is_none() {
             let message = "a view needs a stream, and this is a document store; name a stream";
             let error = Error::invalid_argument(message).with_store(&source.name);
-            return Err(at(ViewPart::Stream)(error));
+            return Err(at(ViewSpecPath::Source)(error));
         }
-        let mut making = Making::of(source);
-        let mut lookups = Vec::new();
-        for (number, lookup) in self.lookups.iter().enumerate() {
-            let made = making.look_up(number as u16, lookup, store);
-            lookups.push(made.map_err(at(ViewPart::Lookup(number)))?);
+        let mut builder = ViewBuilder::of(source);
+        let mut joins = Vec::new();
+        for (number, join) in self.joins.iter().enumerate() {
+            let made = builder.join(number as u16, join, store);
+            joins.push(made.map_err(at(ViewSpecPath::Join(number)))?);
         }
         let filter = self.filter.as_ref().map(|filter| source_predicate(source, filter));
-        let filter = filter.transpose().map_err(at(ViewPart::Filter))?;
-        for (number, name) in self.group_by.iter().enumerate() {
-            making.take(name).map_err(at(ViewPart::GroupBy(number)))?;
+        let filter = filter.transpose().map_err(at(ViewSpecPath::Filter))?;
+        for (number, name) in self.entity.iter().enumerate() {
+            builder.take(name).map_err(at(ViewSpecPath::Entity(number)))?;
         }
         for (number, feature) in self.features.iter().enumerate() {
-            let taken = feature.input.as_ref().map(|name| making.take(name)).transpose();
-            taken.map_err(at(ViewPart::Feature(number)))?;
+            let taken = feature.input.as_ref().map(|name| builder.take(name)).transpose();
+            taken.map_err(at(ViewSpecPath::Feature(number)))?;
         }
-        for (number, name) in self.keep.iter().enumerate() {
-            making.take(name).map_err(at(ViewPart::Keep(number)))?;
+        for (number, name) in self.extra_columns.iter().enumerate() {
+            builder.take(name).map_err(at(ViewSpecPath::ExtraColumn(number)))?;
         }
-        // An event's partition must not depend on looked-up values.
-        let is_looked_up = |name: &String| {
-            self.lookups.iter().flat_map(|lookup| &lookup.columns).any(|(of, ..)| of == name)
+        // An event's partition must not depend on joined values.
+        let is_joined = |name: &String| {
+            self.joins.iter().flat_map(|join| &join.columns).any(|(of, ..)| of == name)
         };
         let default =
-            if self.group_by.iter().all(is_looked_up) { 1 } else { source.written().partitions.0 };
+            if self.entity.iter().all(is_joined) { 1 } else { source.write_logs().partitions.0 };
         let partitions = self.partitions.unwrap_or(default);
         let mut stream = StoreSpec::stream(&self.name, KeyType::Bytes, partitions);
-        stream.stream = Some(StreamSpec { event_time: Some(making.fields[0].name.clone()) });
-        stream.fields = making.fields;
-        let mut definition = stream.define(id).map_err(at(ViewPart::View))?;
+        stream.stream = Some(StreamSpec { event_time: Some(builder.fields[0].name.clone()) });
+        stream.fields = builder.fields;
+        let mut definition = stream.define(id).map_err(at(ViewSpecPath::View))?;
         let ids = definition.fields.iter().map(|field| field.id);
-        let view = View {
+        let view = FeatureView {
             source: source.store,
             filter,
-            lookups,
-            columns: ids.zip(making.origins).collect(),
-            group_by: self.group_by.iter().filter_map(|name| id_of(&definition, name)).collect(),
+            joins,
+            columns: ids.zip(builder.origins).collect(),
+            entity: self.entity.iter().filter_map(|name| id_of(&definition, name)).collect(),
             features: self.features(&definition)?,
             windows: self.windows.clone(),
-            lateness_us: self.lateness_us,
-            emission: None,
+            allowed_lateness_us: self.allowed_lateness_us,
+            materialization: None,
         };
         if let Some(stream) = &mut definition.stream {
             stream.view = Some(Box::new(view));
         }
-        definition.check().map_err(at(ViewPart::View))?;
+        definition.check().map_err(at(ViewSpecPath::View))?;
         Ok(definition)
     }
 
-    /// Creates the next definition of a view: with other features, windows or lateness over the
-    /// columns that its events have, or with another emission. Returns `current` if nothing
-    /// changes.
+    /// Creates the next definition of a view: with other features, windows or allowed lateness over
+    /// the columns that its events have, or with another materialization. Returns `current` if
+    /// nothing changes.
     ///
     /// # Errors
     /// Returns the errors of [`ViewSpec::define`]; `InvalidArgument` also if the derivation of the
@@ -211,85 +214,105 @@ impl ViewSpec {
         current: &Definition,
         source: &Definition,
         store: &impl Fn(&str) -> Result<Definition>,
-    ) -> std::result::Result<Definition, ViewFault> {
-        let fault =
-            |part, message: &str| ViewFault { part, error: Error::invalid_argument(message) };
+    ) -> std::result::Result<Definition, ViewSpecError> {
         let wanted = self.define_silent(current.store, source, store)?;
-        let (Some(was), Some(wants)) = (current.view(), wanted.view()) else {
-            return Err(fault(
-                ViewPart::View,
-                "a store of this name exists and is no view; choose another name",
-            ));
-        };
-        let origins = |view: &View| -> Vec<_> {
-            view.group_by.iter().filter_map(|id| view.columns.get(id).copied()).collect()
-        };
-        let advice =
-            "a view's events cannot change once derived; create another view, and drop this one";
-        for (part, is_same) in [
-            (ViewPart::Stream, was.source == wants.source),
-            (ViewPart::Filter, was.filter == wants.filter),
-            (ViewPart::Lookup(0), was.lookups == wants.lookups),
-            (ViewPart::GroupBy(0), origins(was) == origins(wants)),
-            (ViewPart::View, current.written().partitions == wanted.written().partitions),
-        ] {
-            if !is_same {
-                return Err(fault(part, advice));
-            }
-        }
-        for (number, lookup) in self.lookups.iter().enumerate() {
-            let has_changed = |(name, ..): &&(String, String, Option<Value>)| {
-                let (was, wants) = (origin(current, name), origin(&wanted, name));
-                was.is_some() && wants.is_some() && was != wants
-            };
-            if lookup.columns.iter().find(has_changed).is_some() {
-                return Err(fault(ViewPart::Lookup(number), advice));
-            }
-        }
-        for (number, name) in self.keep.iter().enumerate() {
-            if current.field(name).is_none() {
-                let message = "the view's events lack this column; create another view";
-                return Err(fault(ViewPart::Keep(number), message));
-            }
-        }
+        self.check_derivation(current, &wanted)?;
+        self.check_columns(current, &wanted)?;
         let mut next = current.clone();
         if let Some(view) = next.stream.as_mut().and_then(|stream| stream.view.as_mut()) {
             view.features = self.features(current)?;
             view.windows.clone_from(&self.windows);
-            view.lateness_us = self.lateness_us;
-            view.emission = None;
+            view.allowed_lateness_us = self.allowed_lateness_us;
+            view.materialization = None;
         }
-        next = self.emitting(next, Some(current), store)?;
+        next = self.materializing(next, Some(current), store)?;
         if next != *current {
             next.version = SchemaVersion(current.version.0 + 1);
         }
-        next.check().map_err(|error| ViewFault { part: ViewPart::View, error })?;
+        next.check().map_err(|error| ViewSpecError { path: ViewSpecPath::View, error })?;
         Ok(next)
     }
 
-    /// Adds the emission to a view, if the specification has one. `was` is the previous definition
-    /// of the view.
-    fn emitting(
+    /// Refuses a view that derives other events than the current one.
+    fn check_derivation(
+        &self,
+        current: &Definition,
+        wanted: &Definition,
+    ) -> std::result::Result<(), ViewSpecError> {
+        let (Some(was), Some(wants)) = (current.view(), wanted.view()) else {
+            let message = "a store of this name exists and is no view; choose another name";
+            return Err(invalid(ViewSpecPath::View, message));
+        };
+        let origins = |view: &FeatureView| -> Vec<_> {
+            view.entity.iter().filter_map(|id| view.columns.get(id).copied()).collect()
+        };
+        for (part, is_same) in [
+            (ViewSpecPath::Source, was.source == wants.source),
+            (ViewSpecPath::Filter, was.filter == wants.filter),
+            (ViewSpecPath::Join(0), was.joins == wants.joins),
+            (ViewSpecPath::Entity(0), origins(was) == origins(wants)),
+            (ViewSpecPath::View, current.write_logs().partitions == wanted.write_logs().partitions),
+        ] {
+            if !is_same {
+                return Err(invalid(part, EVENTS_ARE_FIXED));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses joined columns of another origin than the current one, and extra columns that the
+    /// current view's events lack.
+    fn check_columns(
+        &self,
+        current: &Definition,
+        wanted: &Definition,
+    ) -> std::result::Result<(), ViewSpecError> {
+        for (number, join) in self.joins.iter().enumerate() {
+            let has_changed = |(name, ..): &(String, String, Option<Value>)| {
+                let (was, wants) = (origin(current, name), origin(wanted, name));
+                was.is_some() && wants.is_some() && was != wants
+            };
+            if join.columns.iter().any(has_changed) {
+                return Err(invalid(ViewSpecPath::Join(number), EVENTS_ARE_FIXED));
+            }
+        }
+        for (number, name) in self.extra_columns.iter().enumerate() {
+            if current.field(name).is_none() {
+                let message = "the view's events lack this column; create another view";
+                return Err(invalid(ViewSpecPath::ExtraColumn(number), message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the materialization to a view, if the specification has one. `was` is the previous
+    /// definition of the view.
+    fn materializing(
         &self,
         mut definition: Definition,
         was: Option<&Definition>,
         store: &impl Fn(&str) -> Result<Definition>,
-    ) -> std::result::Result<Definition, ViewFault> {
-        let Some(spec) = &self.emission else { return Ok(definition) };
-        let emission = store(&spec.store).and_then(|store| spec.emission(&definition, was, &store));
-        let emission = emission.map_err(|error| ViewFault { part: ViewPart::Emission, error })?;
+    ) -> std::result::Result<Definition, ViewSpecError> {
+        let Some(spec) = &self.materialization else { return Ok(definition) };
+        let materialization =
+            store(&spec.store).and_then(|store| spec.materialization(&definition, was, &store));
+        let materialization = materialization
+            .map_err(|error| ViewSpecError { path: ViewSpecPath::Materialization, error })?;
         if let Some(view) = definition.stream.as_mut().and_then(|stream| stream.view.as_mut()) {
-            view.emission = Some(emission);
+            view.materialization = Some(materialization);
         }
         Ok(definition)
     }
 
     /// Resolves the features with a definition that has their columns.
-    fn features(&self, definition: &Definition) -> std::result::Result<Vec<Feature>, ViewFault> {
+    fn features(
+        &self,
+        definition: &Definition,
+    ) -> std::result::Result<Vec<Feature>, ViewSpecError> {
         let feature = |(number, spec): (usize, &FeatureSpec)| {
             spec.feature(definition).map_err(|error| {
                 let error = error.with_field(&spec.name);
-                ViewFault { part: ViewPart::Feature(number), error }
+                ViewSpecError { path: ViewSpecPath::Feature(number), error }
             })
         };
         self.features.iter().enumerate().map(feature).collect()
@@ -299,7 +322,8 @@ impl ViewSpec {
 impl FeatureSpec {
     fn feature(&self, definition: &Definition) -> Result<Feature> {
         let column = self.input.as_ref().map(|name| {
-            let message = format!("the view has no column `{name}`; add the column to `keep`");
+            let message =
+                format!("the view has no column `{name}`; add the column to `extra_columns`");
             definition.field(name).ok_or_else(|| Error::not_found(message))
         });
         let column = column.transpose()?;
@@ -320,7 +344,7 @@ impl FeatureSpec {
     }
 }
 
-impl<'s> Making<'s> {
+impl<'s> ViewBuilder<'s> {
     /// Creates a builder with the event time as the first column.
     fn of(source: &'s Definition) -> Self {
         let mut name = source.event_time().map_or(EVENT_TIME, |column| &column.name).to_owned();
@@ -328,17 +352,17 @@ impl<'s> Making<'s> {
             name.push('_');
         }
         let event_time = FieldSpec::new(name, FieldType::TIMESTAMP);
-        let (looked_up, fields) = (BTreeMap::new(), vec![event_time]);
-        Self { source, looked_up, fields, origins: vec![Origin::EventTime] }
+        let (joined, fields) = (BTreeMap::new(), vec![event_time]);
+        Self { source, joined, fields, origins: vec![Origin::EventTime] }
     }
 
-    /// Makes the columns of a lookup available.
-    fn look_up(
+    /// Makes the columns of a join available.
+    fn join(
         &mut self,
         number: u16,
-        spec: &LookupSpec,
+        spec: &JoinSpec,
         store: &impl Fn(&str) -> Result<Definition>,
-    ) -> Result<Lookup> {
+    ) -> Result<Join> {
         let definition = store(&spec.store)?;
         definition.check_is_of_documents()?;
         let key = spec.key.as_ref().map(|name| source_column(self.source, name)).transpose()?;
@@ -353,7 +377,7 @@ impl<'s> Making<'s> {
             return Err(Error::invalid_argument(message).with_store(&spec.store));
         }
         if definition.partition_key.is_some() {
-            let message = "a lookup cannot read a store with a partition key; choose another store";
+            let message = "a join cannot read a store with a partition key; choose another store";
             return Err(Error::invalid_argument(message).with_store(&spec.store));
         }
         for (name, field, fill) in &spec.columns {
@@ -361,18 +385,19 @@ impl<'s> Making<'s> {
                 Error::not_found("the store has no such field; describe the store for its fields")
                     .with_field(field)
             })?;
-            if self.source.field(name).is_some() || self.looked_up.contains_key(name) {
+            if self.source.field(name).is_some() || self.joined.contains_key(name) {
                 let message = "another column has this name; choose another name";
                 return Err(Error::invalid_argument(message).with_field(name));
             }
-            let default = fill.clone().map(|value| fit(value, found.field_type)).transpose();
+            let default =
+                fill.clone().map(|value| coerce_value(value, found.field_type)).transpose();
             let default = default.map_err(|error| error.with_field(name))?;
-            let origin = Origin::Lookup { lookup: number, field: found.id };
+            let origin = Origin::Join { join: number, field: found.id };
             let column = Available { origin, field_type: found.field_type, default };
-            self.looked_up.insert(name.clone(), column);
+            self.joined.insert(name.clone(), column);
         }
         let key = key.map(|column| column.id);
-        Ok(Lookup { store: definition.store, key, is_required: spec.is_required })
+        Ok(Join { store: definition.store, key, is_required: spec.is_required })
     }
 
     /// Adds a column to the view, unless the view has it already.
@@ -387,20 +412,24 @@ impl<'s> Making<'s> {
     }
 
     fn find(&mut self, name: &str) -> Result<Available> {
-        if let Some(found) = self.looked_up.remove(name) {
+        if let Some(found) = self.joined.remove(name) {
             return Ok(found);
         }
         let (origin, field_type) = match self.source.field(name) {
             Some(column) => (Origin::Column(column.id), column.field_type),
             None if name == KEY_COLUMN => (Origin::Key, self.source.key_type.field_type()),
             None => {
-                let message = "neither the stream nor a lookup has the column; describe the \
-                    stream, or look the column up";
+                let message = "neither the stream nor a join has the column; describe the \
+                    stream, or join a store that has it";
                 return Err(Error::not_found(message).with_field(name));
             }
         };
         Ok(Available { origin, field_type, default: None })
     }
+}
+
+fn invalid(path: ViewSpecPath, message: &str) -> ViewSpecError {
+    ViewSpecError { path, error: Error::invalid_argument(message) }
 }
 
 /// Returns the origin of a view's column, and its default.
@@ -433,7 +462,7 @@ fn source_predicate(
     let id = |name: &String| source_column(source, name).map(|column| column.id);
     let literal = |name: &String, value: &Value| {
         let column = source_column(source, name)?;
-        fit(value.clone(), column.field_type).map_err(|error| error.with_field(name))
+        coerce_value(value.clone(), column.field_type).map_err(|error| error.with_field(name))
     };
     let resolved = predicate.resolved(&id, &literal)?;
     check_types(source, &resolved)?;

@@ -21,15 +21,15 @@ pub enum Window {
         /// Length of each span, in microseconds.
         length_us: i64,
     },
-    /// A span that ends with the hop that contains the present moment: the last hour, by minutes.
+    /// A span that ends with the slide that contains the present moment: the last hour, by minutes.
     Sliding {
-        /// Length of the span, in microseconds: a multiple of the hop.
+        /// Length of the span, in microseconds: a multiple of the slide.
         length_us: i64,
         /// Interval by which the span moves, in microseconds.
-        hop_us: i64,
+        slide_us: i64,
     },
     /// All time.
-    Lifetime,
+    Unbounded,
 }
 
 impl Window {
@@ -38,27 +38,27 @@ impl Window {
     pub fn lengths(self) -> Option<(i64, i64)> {
         match self {
             Self::Tumbling { length_us } => Some((length_us, length_us)),
-            Self::Sliding { length_us, hop_us } => Some((hop_us, length_us)),
-            Self::Lifetime => None,
+            Self::Sliding { length_us, slide_us } => Some((slide_us, length_us)),
+            Self::Unbounded => None,
         }
     }
 
     /// Refuses an invalid window.
     ///
     /// # Errors
-    /// Returns `InvalidArgument` if a length is not positive or not a multiple of its hop;
+    /// Returns `InvalidArgument` if a length is not positive or not a multiple of its slide;
     /// `LimitExceeded` if the window is too long or has too many tiles.
     pub fn check(self) -> Result<()> {
-        let Some((hop_us, length_us)) = self.lengths() else { return Ok(()) };
-        if hop_us < 1 || length_us < 1 {
+        let Some((slide_us, length_us)) = self.lengths() else { return Ok(()) };
+        if slide_us < 1 || length_us < 1 {
             return Err(Error::invalid_argument(
-                "a window's length and hop must be above zero; give larger ones",
+                "a window's length and slide must be above zero; give larger ones",
             ));
         }
-        if length_us % hop_us != 0 {
+        if length_us % slide_us != 0 {
             let message = format!(
-                "the window's length of {length_us} us is not a multiple of its hop of {hop_us} \
-                 us; change one of the two"
+                "the window's length of {length_us} us is not a multiple of its slide of \
+                 {slide_us} us; change one of the two"
             );
             return Err(Error::invalid_argument(message));
         }
@@ -70,10 +70,10 @@ impl Window {
                 actual,
             ));
         }
-        let (limit, actual) = (WINDOW_TILES_MAX as u64, (length_us / hop_us) as u64);
+        let (limit, actual) = (WINDOW_TILES_MAX as u64, (length_us / slide_us) as u64);
         if actual > limit {
             return Err(Error::limit_exceeded(
-                "the window has too many hops; lengthen the window's hop",
+                "the window has too many slides; lengthen the window's slide",
                 limit,
                 actual,
             ));

@@ -80,7 +80,7 @@ fn times_to_live_are_bounded() {
 }
 
 #[test]
-fn conditions_need_what_they_compare() {
+fn conditions_require_their_operands() {
     let invalid = Some(ErrorCode::InvalidArgument);
     let versioned = Condition::IfVersion(DocumentVersion(1));
     assert_eq!(refusal(&when(versioned, delete(1, b"k"))), invalid);
@@ -111,7 +111,7 @@ fn keys_fit_their_type_and_length() {
 }
 
 #[test]
-fn partition_keys_stand_in_the_key_only() {
+fn partition_key_belongs_only_in_the_key() {
     let mut spec =
         StoreSpec::documents("carts", KeyType::Int64, 1).field("user", FieldType::STRING);
     spec.partition_key = Some("user".to_owned());
@@ -135,7 +135,7 @@ fn partition_keys_stand_in_the_key_only() {
 
 /// Proves that a late writer may still name a field that its schema retired.
 #[test]
-fn retired_fields_are_let_through() {
+fn retired_fields_are_accepted() {
     let definition = definition(KeyType::Bytes);
     let next = definition.altered(&[Alteration::DropField("count".to_owned())]).unwrap();
     let late = upsert(1, b"k", vec![set(COUNT, Value::Bool(true))]);

@@ -4,13 +4,13 @@
 use crate::fixture::*;
 use forebay_core::change::{ClientBatch, Condition, Entry, EntryBody, FieldOp, Source};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
+use forebay_core::fold::{FoldEffects, FoldError, PartitionState, Record};
 use forebay_core::id::{
     ClientId, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion,
 };
 use forebay_core::key::KeyType;
 use forebay_core::limits::{DEDUP_IDLE_US, ENTRY_CHANGES_MAX, SCHEMA_VERSION_MAX, VALUE_BYTES_MAX};
-use forebay_core::outcome::Verdict;
+use forebay_core::outcome::ConditionOutcome;
 use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode};
@@ -56,9 +56,9 @@ fn at(micros: i64) -> Option<Timestamp> {
 }
 
 #[test]
-fn an_entry_writes_the_last_state_of_each_key_once_in_key_order() {
+fn entry_writes_the_last_state_of_each_key_once_in_key_order() {
     let mut replica = replica();
-    let applied = replica.write(
+    let effects = replica.write(
         10,
         vec![
             upsert(1, b"b", vec![set(COUNT, int(1))]),
@@ -68,7 +68,7 @@ fn an_entry_writes_the_last_state_of_each_key_once_in_key_order() {
             put(5, b"a", vec![set(NAME, text("y"))]),
         ],
     );
-    let keys: Vec<_> = applied.writes.iter().map(|(key, _)| key.as_bytes().to_vec()).collect();
+    let keys: Vec<_> = effects.writes.iter().map(|(key, _)| key.as_bytes().to_vec()).collect();
     assert_eq!(keys, [b"a", b"b"]);
     assert_eq!(replica.value(b"b", COUNT), Some(int(3)));
     assert_eq!(replica.value(b"b", NAME), Some(text("x")));
@@ -77,7 +77,7 @@ fn an_entry_writes_the_last_state_of_each_key_once_in_key_order() {
 }
 
 #[test]
-fn a_put_forgets_what_an_upsert_keeps() {
+fn put_removes_the_fields_that_an_upsert_preserves() {
     let mut replica = replica();
     replica.write(10, vec![upsert(1, b"k", vec![set(COUNT, int(1)), set(NAME, text("x"))])]);
     replica.write(10, vec![upsert(2, b"k", vec![set(COUNT, int(2))])]);
@@ -87,11 +87,11 @@ fn a_put_forgets_what_an_upsert_keeps() {
 }
 
 #[test]
-fn taking_away_from_nothing_makes_no_document_and_an_empty_upsert_does() {
+fn removal_from_an_absent_document_makes_none_and_an_empty_upsert_does() {
     let mut replica = replica();
     let taking = vec![op(COUNT, FieldOp::Remove), op(TAGS, FieldOp::SetRemove { items: vec![] })];
-    let applied = replica.write(10, vec![upsert(1, b"k", taking), delete(2, b"k")]);
-    assert!(applied.writes.is_empty());
+    let effects = replica.write(10, vec![upsert(1, b"k", taking), delete(2, b"k")]);
+    assert!(effects.writes.is_empty());
     replica.write(10, vec![upsert(3, b"k", vec![])]);
     assert_eq!(replica.document(b"k").unwrap().cells(), []);
 }
@@ -121,7 +121,7 @@ fn expiry_counts_from_partition_time_not_from_a_late_append_time() {
 }
 
 #[test]
-fn each_write_of_a_field_sets_its_expiry_also_one_that_changes_nothing() {
+fn every_write_of_a_field_resets_its_expiry() {
     let mut replica = replica();
     let max = |ttl, value| op_for(ttl, SCORE, FieldOp::Max(Value::Float64(value)));
     let expiry =
@@ -138,7 +138,7 @@ fn each_write_of_a_field_sets_its_expiry_also_one_that_changes_nothing() {
 }
 
 #[test]
-fn stores_and_fields_give_a_ttl_to_writes_that_carry_none() {
+fn store_and_field_ttls_apply_to_writes_without_a_ttl() {
     let mut spec = spec();
     spec.options.ttl_us = Some(1_000);
     spec.fields[0].ttl_us = Some(7);
@@ -156,9 +156,9 @@ fn stores_and_fields_give_a_ttl_to_writes_that_carry_none() {
 }
 
 #[test]
-fn conditions_see_what_earlier_changes_of_the_entry_did() {
+fn conditions_see_earlier_changes_of_their_entry() {
     let mut replica = versioned();
-    let applied = replica.write(
+    let effects = replica.write(
         10,
         vec![
             when(Condition::IfAbsent, put(1, b"k", vec![set(COUNT, int(1))])),
@@ -167,14 +167,14 @@ fn conditions_see_what_earlier_changes_of_the_entry_did() {
             when(Condition::IfNewer(COUNT), upsert(4, b"k", vec![set(COUNT, int(3))])),
         ],
     );
-    let verdicts: Vec<_> = applied.outcomes.iter().map(|outcome| outcome.verdict).collect();
-    let position = |place| Position { epoch: Epoch(0), offset: Offset(0), place };
-    let first = Verdict::ConditionFailed(Some(position(0).document_version()));
-    assert_eq!(verdicts, [Verdict::Applied, first, first, Verdict::Applied]);
+    let conditions: Vec<_> = effects.outcomes.iter().map(|outcome| outcome.condition).collect();
+    let position = |index_in_entry| Position { epoch: Epoch(0), offset: Offset(0), index_in_entry };
+    let first = ConditionOutcome::ConditionFailed(Some(position(0).document_version()));
+    assert_eq!(conditions, [ConditionOutcome::Applied, first, first, ConditionOutcome::Applied]);
     assert_eq!(replica.document(b"k").unwrap().version, Some(position(3).document_version()));
     let version = position(3).document_version();
     let stale = position(0).document_version();
-    let applied = replica.write(
+    let effects = replica.write(
         11,
         vec![
             when(Condition::IfVersion(stale), delete(5, b"k")),
@@ -182,10 +182,10 @@ fn conditions_see_what_earlier_changes_of_the_entry_did() {
             when(Condition::IfVersion(version), put(7, b"k", vec![])),
         ],
     );
-    let verdicts: Vec<_> = applied.outcomes.iter().map(|outcome| outcome.verdict).collect();
+    let conditions: Vec<_> = effects.outcomes.iter().map(|outcome| outcome.condition).collect();
     let condition_failed =
-        [Verdict::ConditionFailed(Some(version)), Verdict::ConditionFailed(None)];
-    assert_eq!(verdicts, [condition_failed[0], Verdict::Applied, condition_failed[1]]);
+        [ConditionOutcome::ConditionFailed(Some(version)), ConditionOutcome::ConditionFailed(None)];
+    assert_eq!(conditions, [condition_failed[0], ConditionOutcome::Applied, condition_failed[1]]);
     assert_eq!(replica.document(b"k"), None);
 }
 
@@ -195,29 +195,38 @@ fn if_absent_holds_once_the_document_has_expired() {
     replica.write(100, vec![with_ttl(50, put(1, b"k", vec![]))]);
     let claim = |sequence| when(Condition::IfAbsent, put(sequence, b"k", vec![set(COUNT, int(1))]));
     assert_eq!(
-        replica.write(149, vec![claim(2)]).outcomes[0].verdict,
-        Verdict::ConditionFailed(None)
+        replica.write(149, vec![claim(2)]).outcomes[0].condition,
+        ConditionOutcome::ConditionFailed(None)
     );
-    assert_eq!(replica.write(150, vec![claim(3)]).outcomes[0].verdict, Verdict::Applied);
+    assert_eq!(replica.write(150, vec![claim(3)]).outcomes[0].condition, ConditionOutcome::Applied);
 }
 
 #[test]
-fn nan_is_newer_than_nothing_and_gives_way_to_any_number() {
+fn nan_is_never_newer_and_any_number_is_newer_than_nan() {
     let mut replica = replica();
     let newer = |sequence, score| {
         let fields = vec![set(SCORE, Value::Float64(score))];
         when(Condition::IfNewer(SCORE), upsert(sequence, b"k", fields))
     };
-    let verdict =
-        |replica: &mut Replica, change| replica.write(1, vec![change]).outcomes[0].verdict;
-    assert_eq!(verdict(&mut replica, newer(1, f64::NAN)), Verdict::ConditionFailed(None));
+    let condition_outcome =
+        |replica: &mut Replica, change| replica.write(1, vec![change]).outcomes[0].condition;
+    assert_eq!(
+        condition_outcome(&mut replica, newer(1, f64::NAN)),
+        ConditionOutcome::ConditionFailed(None)
+    );
     replica.write(1, vec![upsert(2, b"k", vec![set(SCORE, Value::Float64(f64::NAN))])]);
-    assert_eq!(verdict(&mut replica, newer(3, f64::NEG_INFINITY)), Verdict::Applied);
-    assert_eq!(verdict(&mut replica, newer(4, f64::NAN)), Verdict::ConditionFailed(None));
+    assert_eq!(
+        condition_outcome(&mut replica, newer(3, f64::NEG_INFINITY)),
+        ConditionOutcome::Applied
+    );
+    assert_eq!(
+        condition_outcome(&mut replica, newer(4, f64::NAN)),
+        ConditionOutcome::ConditionFailed(None)
+    );
 }
 
 #[test]
-fn repeats_are_skipped_and_idle_clients_forgotten_by_any_entry() {
+fn repeats_are_skipped_and_any_entry_expires_idle_clients() {
     let mut replica = replica();
     let counting = || vec![upsert(1, b"k", vec![op(COUNT, FieldOp::Increment(int(1)))])];
     replica.write(0, counting());
@@ -230,7 +239,7 @@ fn repeats_are_skipped_and_idle_clients_forgotten_by_any_entry() {
 }
 
 #[test]
-fn a_change_that_grows_too_large_does_nothing_and_its_repeat_neither() {
+fn too_large_change_has_no_effect_and_its_repeat_has_none() {
     let mut replica = replica();
     let half = vec![Value::Bytes(vec![7; VALUE_BYTES_MAX / 2])];
     let append = || {
@@ -240,16 +249,16 @@ fn a_change_that_grows_too_large_does_nothing_and_its_repeat_neither() {
     let counting = |sequence| upsert(sequence, b"k", vec![op(COUNT, FieldOp::Increment(int(1)))]);
     replica.write(1, vec![upsert(1, b"k", vec![append()])]);
     let both = || upsert(2, b"k", vec![append(), set(NAME, text("lost"))]);
-    let applied = replica.write(2, vec![both(), counting(3)]);
-    assert_eq!(applied.outcomes.len(), 1);
-    assert_eq!(applied.outcomes[0].verdict, Verdict::TooLarge);
+    let effects = replica.write(2, vec![both(), counting(3)]);
+    assert_eq!(effects.outcomes.len(), 1);
+    assert_eq!(effects.outcomes[0].condition, ConditionOutcome::TooLarge);
     assert_eq!(replica.value(b"k", NAME), None);
     assert_eq!(replica.value(b"k", COUNT), Some(int(1)));
     assert_eq!(replica.write(3, vec![both()]).repeats, 1);
 }
 
 #[test]
-fn sums_that_are_no_number_have_the_same_bytes_on_every_processor() {
+fn nan_sums_have_the_same_bytes_on_every_processor() {
     let mut replica = replica();
     let adding = |sequence, by| {
         let by = FieldOp::Increment(Value::Float64(by));
@@ -261,80 +270,80 @@ fn sums_that_are_no_number_have_the_same_bytes_on_every_processor() {
 }
 
 #[test]
-fn the_first_log_header_names_the_log_and_earlier_entries_are_skipped() {
+fn first_log_header_names_the_log_and_earlier_entries_are_skipped() {
     let mut replica = replica();
     replica.state.log_id = None;
-    let opening = |log_id| Entry { log_id, body: EntryBody::LogHeader, ..heartbeat(V1) };
+    let header = |log_id| Entry { log_id, body: EntryBody::LogHeader, ..heartbeat(V1) };
     let early = entry(V1, vec![upsert(1, b"k", vec![set(COUNT, Value::Int64(1))])]);
-    let applied = replica.apply(1, Entry { log_id: LogId(8), ..early }).unwrap();
-    assert_eq!(applied.skipped.unwrap().code(), ErrorCode::Corrupt);
+    let effects = replica.apply(1, Entry { log_id: LogId(8), ..early }).unwrap();
+    assert_eq!(effects.skipped.unwrap().code(), ErrorCode::Corrupt);
     assert_eq!(replica.state.log_id, None);
     assert_eq!(replica.state.partition_time, Timestamp::MIN);
-    assert_eq!(replica.apply(2, opening(LOG)).unwrap().skipped, None);
-    let applied = replica.apply(3, Entry { log_id: LogId(8), ..heartbeat(V1) }).unwrap();
-    assert_eq!(applied.skipped.unwrap().context().partition, Some(PartitionId(0)));
+    assert_eq!(replica.apply(2, header(LOG)).unwrap().skipped, None);
+    let effects = replica.apply(3, Entry { log_id: LogId(8), ..heartbeat(V1) }).unwrap();
+    assert_eq!(effects.skipped.unwrap().context().partition, Some(PartitionId(0)));
     assert_eq!(replica.state.log_id, Some(LOG));
     assert_eq!(replica.state.offset_applied, Offset(3));
     assert_eq!(replica.state.partition_time, Timestamp::from_micros(2));
 }
 
 #[test]
-fn a_second_log_header_moves_nothing_and_is_no_dead_letter() {
+fn second_log_header_changes_no_state_and_is_no_dead_letter() {
     let mut replica = replica();
     let late = Entry { log_id: LogId(9), body: EntryBody::LogHeader, ..heartbeat(V1) };
     let before = replica.state.clone();
-    assert_eq!(replica.apply(3, late).unwrap(), Applied::default());
+    assert_eq!(replica.apply(3, late).unwrap(), FoldEffects::default());
     assert_eq!(replica.state, PartitionState { offset_applied: Offset(1), ..before });
 }
 
 #[test]
-fn a_log_header_that_waits_for_its_definition_moves_nothing() {
+fn log_header_that_waits_for_its_definition_changes_no_state() {
     let mut replica = replica();
     replica.state.log_id = None;
     let before = replica.state.clone();
-    let opening = Entry { body: EntryBody::LogHeader, ..heartbeat(SchemaVersion(9)) };
-    let blocked = replica.apply(1, opening).unwrap_err();
-    assert!(matches!(blocked, Blocked::NeedsDefinition(SchemaVersion(9))));
+    let header = Entry { body: EntryBody::LogHeader, ..heartbeat(SchemaVersion(9)) };
+    let error = replica.apply(1, header).unwrap_err();
+    assert!(matches!(error, FoldError::NeedsDefinition(SchemaVersion(9))));
     assert_eq!(replica.state, before);
 }
 
 #[test]
-fn records_that_are_no_entries_are_skipped_and_newer_ones_halt() {
+fn invalid_records_are_skipped_and_newer_records_halt_the_replica() {
     let mut replica = replica();
     let record = |offset, error| Record {
         offset: Offset(offset),
         append_time: Timestamp::from_micros(5),
         entry: Err(error),
     };
-    let applied = replica.record(record(0, Error::corrupt("bad frame"))).unwrap();
-    assert!(applied.skipped.is_some());
+    let effects = replica.record(record(0, Error::corrupt("bad frame"))).unwrap();
+    assert!(effects.skipped.is_some());
     let before = replica.state.clone();
-    let blocked = replica.record(record(1, Error::upgrade_needed("format 9"))).unwrap_err();
-    assert!(matches!(blocked, Blocked::UpgradeNeeded(_)));
+    let error = replica.record(record(1, Error::upgrade_needed("format 9"))).unwrap_err();
+    assert!(matches!(error, FoldError::UpgradeNeeded(_)));
     assert_eq!(replica.state, before);
     let again = replica.record(record(0, Error::corrupt("bad frame"))).unwrap_err();
-    assert!(matches!(again, Blocked::Internal(_)));
+    assert!(matches!(again, FoldError::Internal(_)));
 }
 
 #[test]
-fn a_skipped_entry_is_skipped_whole() {
+fn skipped_entry_is_skipped_whole() {
     let mut replica = replica();
     let bad = upsert(2, b"k", vec![set(FieldId(77), int(1))]);
     let good = upsert(1, b"k", vec![set(COUNT, int(1))]);
-    let applied = replica.apply(1, entry(V1, vec![good, bad])).unwrap();
-    assert!(applied.skipped.is_some());
+    let effects = replica.apply(1, entry(V1, vec![good, bad])).unwrap();
+    assert!(effects.skipped.is_some());
     assert_eq!(replica.document(b"k"), None);
     assert!(replica.state.dedup.windows().is_empty());
 }
 
 #[test]
-fn an_unknown_definition_is_waited_for_and_an_impossible_one_is_not() {
+fn replica_awaits_an_unknown_definition_and_skips_an_impossible_version() {
     let mut replica = replica();
     let next = definition().altered(&[Alteration::DropAll]).unwrap();
     let write = entry(next.version, vec![upsert(1, b"k", vec![set(COUNT, int(1))])]);
     let before = replica.state.clone();
-    let blocked = replica.apply(1, write.clone()).unwrap_err();
-    assert_eq!(blocked, Blocked::NeedsDefinition(next.version));
+    let error = replica.apply(1, write.clone()).unwrap_err();
+    assert_eq!(error, FoldError::NeedsDefinition(next.version));
     assert_eq!(replica.state, before);
     replica.define(&next);
     assert!(replica.apply(1, write).unwrap().drop_all);
@@ -346,7 +355,7 @@ fn an_unknown_definition_is_waited_for_and_an_impossible_one_is_not() {
 
 /// Proves that a replica which restarts with fewer definitions than its rows need waits for them.
 #[test]
-fn a_row_of_an_unknown_version_is_waited_for_and_moves_nothing() {
+fn replica_awaits_the_definition_of_a_row_without_changing_state() {
     let mut replica = replica();
     replica.write(1, vec![upsert(1, b"k", vec![set(COUNT, int(1))])]);
     let next = replica.alter(&[Alteration::DropField("name".to_owned())]);
@@ -356,16 +365,16 @@ fn a_row_of_an_unknown_version_is_waited_for_and_moves_nothing() {
     replica.rows.0.insert(b"k".to_vec(), row);
     let before = replica.state.clone();
     let write = entry(next.version, vec![upsert(2, b"k", vec![set(COUNT, int(2))])]);
-    let blocked = replica.apply(99, write.clone()).unwrap_err();
-    assert_eq!(blocked, Blocked::NeedsDefinition(SchemaVersion(9)));
+    let error = replica.apply(99, write.clone()).unwrap_err();
+    assert_eq!(error, FoldError::NeedsDefinition(SchemaVersion(9)));
     assert_eq!(replica.state, before);
     replica.rows.0.insert(b"k".to_vec(), vec![1]);
-    assert!(matches!(replica.apply(99, write).unwrap_err(), Blocked::Internal(_)));
+    assert!(matches!(replica.apply(99, write).unwrap_err(), FoldError::Internal(_)));
     assert_eq!(replica.state, before);
 }
 
 #[test]
-fn drop_all_comes_before_the_changes_of_the_entry_that_names_it_and_once() {
+fn drop_all_precedes_the_changes_of_its_first_entry_and_happens_once() {
     let mut replica = replica();
     replica.write(
         1,
@@ -376,8 +385,8 @@ fn drop_all_comes_before_the_changes_of_the_entry_that_names_it_and_once() {
     );
     let next = replica.alter(&[Alteration::DropAll]);
     let counting = |sequence| upsert(sequence, b"k", vec![op(COUNT, FieldOp::Increment(int(1)))]);
-    let applied = replica.apply(2, entry(next.version, vec![counting(3)])).unwrap();
-    assert!(applied.drop_all);
+    let effects = replica.apply(2, entry(next.version, vec![counting(3)])).unwrap();
+    assert!(effects.drop_all);
     assert_eq!(replica.document(b"old"), None);
     assert_eq!(replica.value(b"k", COUNT), Some(int(1)));
     let late = replica.apply(3, entry(V1, vec![counting(4)])).unwrap();
@@ -386,7 +395,7 @@ fn drop_all_comes_before_the_changes_of_the_entry_that_names_it_and_once() {
 }
 
 #[test]
-fn a_late_entry_is_read_by_its_own_schema_and_written_by_the_newest() {
+fn late_entry_is_decoded_by_its_schema_and_written_by_the_newest() {
     let mut replica = replica();
     replica.write(1, vec![upsert(1, b"k", vec![set(COUNT, int(1)), set(NAME, text("x"))])]);
     let next = replica.alter(&[
@@ -408,14 +417,14 @@ fn a_late_entry_is_read_by_its_own_schema_and_written_by_the_newest() {
 }
 
 #[test]
-fn a_condition_on_a_field_that_was_retired_meanwhile_is_not_met() {
+fn condition_on_a_retired_field_is_not_met() {
     let mut replica = replica();
     let next = replica.alter(&[Alteration::DropField("score".to_owned())]);
     replica.apply(1, heartbeat(next.version)).unwrap();
     let fields = vec![set(SCORE, Value::Float64(1.0)), set(COUNT, int(1))];
     let late = when(Condition::IfNewer(SCORE), upsert(1, b"k", fields));
-    let applied = replica.apply(2, entry(V1, vec![late])).unwrap();
-    assert_eq!(applied.outcomes[0].verdict, Verdict::ConditionFailed(None));
+    let effects = replica.apply(2, entry(V1, vec![late])).unwrap();
+    assert_eq!(effects.outcomes[0].condition, ConditionOutcome::ConditionFailed(None));
     assert_eq!(replica.document(b"k"), None);
 }
 
@@ -434,7 +443,7 @@ fn keys_of_other_partitions_are_skipped() {
 }
 
 #[test]
-fn a_declared_partition_key_stands_in_the_document() {
+fn document_contains_its_declared_partition_key() {
     let mut spec = spec().field("tenant", FieldType::INT64);
     spec.partition_key = Some("tenant".to_owned());
     let mut replica = Replica::new(&spec.define(STORE).unwrap());
@@ -459,13 +468,13 @@ fn copied(
         position: position_of(position),
         previous: previous.map(position_of),
         append_time: Timestamp::from_micros(position as i64),
-        is_moved: false,
+        is_forwarded: false,
     };
     Entry { source: Some(source), ..entry(V1, changes) }
 }
 
 #[test]
-fn copied_entries_apply_in_their_chain_only_and_carry_their_append_time() {
+fn copied_entries_apply_only_in_their_chain_with_their_append_time() {
     let mut replica = replica();
     let counting =
         |sequence| vec![upsert(sequence, b"k", vec![op(COUNT, FieldOp::Increment(int(1)))])];
@@ -482,7 +491,7 @@ fn copied_entries_apply_in_their_chain_only_and_carry_their_append_time() {
 /// Proves that a refused copied entry advances its chain; otherwise the copier would resend it
 /// forever.
 #[test]
-fn a_refused_copy_does_not_hold_up_the_copies_behind_it() {
+fn refused_copy_does_not_block_later_copies() {
     let mut replica = replica();
     let refused = vec![upsert(1, b"k", vec![set(COUNT, text("no int"))])];
     assert!(replica.apply(1, copied(5, None, refused)).unwrap().skipped.is_some());
@@ -492,15 +501,15 @@ fn a_refused_copy_does_not_hold_up_the_copies_behind_it() {
 }
 
 #[test]
-fn an_entry_of_more_changes_than_places_is_skipped() {
+fn entry_of_more_changes_than_the_limit_is_skipped() {
     let mut replica = replica();
     let changes = (1..=ENTRY_CHANGES_MAX as u64 + 1).map(|n| upsert(n, b"k", vec![])).collect();
-    let applied = replica.apply(1, entry(V1, changes)).unwrap();
-    assert_eq!(applied.skipped.unwrap().code(), ErrorCode::LimitExceeded);
+    let effects = replica.apply(1, entry(V1, changes)).unwrap();
+    assert_eq!(effects.skipped.unwrap().code(), ErrorCode::LimitExceeded);
 }
 
 #[test]
-fn versions_stop_when_the_option_goes_and_clients_are_told_apart() {
+fn versions_stop_with_the_option_and_clients_are_distinguished() {
     let mut replica = versioned();
     replica.write(1, vec![put(1, b"k", vec![])]);
     assert!(replica.document(b"k").unwrap().version.is_some());
@@ -514,8 +523,8 @@ fn versions_stop_when_the_option_goes_and_clients_are_told_apart() {
             .into(),
     );
     let version = replica.definition().version;
-    let applied = replica.apply(2, Entry { body, ..heartbeat(version) }).unwrap();
-    assert_eq!((applied.skipped, applied.repeats), (None, 0));
+    let effects = replica.apply(2, Entry { body, ..heartbeat(version) }).unwrap();
+    assert_eq!((effects.skipped, effects.repeats), (None, 0));
     assert_eq!(replica.document(b"k").unwrap().version, None);
     assert_eq!(replica.value(b"k", COUNT), Some(int(2)));
 }

@@ -8,13 +8,13 @@ use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, Source};
 use forebay_core::clock::Timestamp;
 use forebay_core::dedup::Dedup;
-use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
+use forebay_core::fold::{FoldEffects, FoldError, PartitionState, Record};
 use forebay_core::id::{
     ClientId, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion, Sequence,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::limits::{DEDUP_IDLE_US, SCHEMA_VERSION_MAX};
-use forebay_core::outcome::Verdict;
+use forebay_core::outcome::ConditionOutcome;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Definition, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
@@ -30,12 +30,12 @@ const PARTITIONS: u32 = 4;
 type Counts = BTreeMap<&'static str, u64>;
 
 #[derive(Clone)]
-struct Told {
+struct GeneratedRecord {
     append_time: Timestamp,
     entry: Result<Entry, Error>,
 }
 
-impl Told {
+impl GeneratedRecord {
     fn record(&self, offset: Offset) -> Record {
         Record { offset, append_time: self.append_time, entry: self.entry.clone() }
     }
@@ -101,11 +101,11 @@ impl Scribe {
     }
 
     fn entry(&self, schema_version: SchemaVersion, body: EntryBody) -> Entry {
-        Entry { log_id: crate::fixture::LOG, epoch: Epoch(0), schema_version, source: None, body }
+        Entry::original(crate::fixture::LOG, schema_version, body)
     }
 
     /// Returns the next record and the reason to skip it, if it must be skipped.
-    fn next(&mut self, model: &Model) -> (Told, Option<&'static str>) {
+    fn next(&mut self, model: &Model) -> (GeneratedRecord, Option<&'static str>) {
         if self.dice.chance(8) {
             let alteration = self.dice.alteration(self.definitions.last().unwrap());
             self.definitions.extend(self.newest().altered(&[alteration]).ok());
@@ -127,7 +127,7 @@ impl Scribe {
         }
         let wrong = if self.dice.chance(12) { self.spoil(&mut entry, &definition) } else { None };
         if wrong == Some("garbage") {
-            return (Told { append_time, entry: Err(Error::corrupt("garbage")) }, wrong);
+            return (GeneratedRecord { append_time, entry: Err(Error::corrupt("garbage")) }, wrong);
         }
         // A copied entry that is refused for its changes advances the chain; an entry that is
         // refused for its log or its position in the chain does not.
@@ -135,7 +135,7 @@ impl Scribe {
         if let Some(source) = entry.source.filter(|_| chained) {
             self.copied = Some(source.position);
         }
-        (Told { append_time, entry: Ok(entry) }, wrong)
+        (GeneratedRecord { append_time, entry: Ok(entry) }, wrong)
     }
 
     fn source(&mut self) -> Source {
@@ -143,7 +143,7 @@ impl Scribe {
         let position = Position {
             epoch: Epoch(0),
             offset: Offset(offset + 1 + self.dice.below(3) as u64),
-            place: 0,
+            index_in_entry: 0,
         };
         let append_time = Timestamp::from_micros(self.now + self.dice.below(50) as i64);
         Source {
@@ -151,7 +151,7 @@ impl Scribe {
             position,
             previous: self.copied,
             append_time,
-            is_moved: false,
+            is_forwarded: false,
         }
     }
 
@@ -215,7 +215,7 @@ impl Scribe {
             }
             (3, _) => {
                 let mut source = self.source();
-                source.previous = Some(Position { place: 9, ..source.position });
+                source.previous = Some(Position { index_in_entry: 9, ..source.position });
                 entry.source = Some(source);
                 Some("chain")
             }
@@ -261,13 +261,17 @@ fn draw_key(dice: &mut SeededRng, definition: &Definition) -> (Key, PartitionId)
 
 /// Applies a record. Hands over definitions only on request, and checks that a request changes
 /// nothing.
-fn apply(replica: &mut Replica, told: &Told, definitions: &[Definition]) -> Applied {
+fn apply(
+    replica: &mut Replica,
+    generated: &GeneratedRecord,
+    definitions: &[Definition],
+) -> FoldEffects {
     loop {
         let before = replica.state.clone();
         let offset = replica.state.offset_applied;
-        match replica.record(told.record(offset)) {
-            Ok(applied) => return applied,
-            Err(Blocked::NeedsDefinition(version)) => {
+        match replica.record(generated.record(offset)) {
+            Ok(effects) => return effects,
+            Err(FoldError::NeedsDefinition(version)) => {
                 assert_eq!(replica.state, before);
                 let known = replica.definition().version;
                 assert!(version > known, "{version} was told already");
@@ -276,7 +280,7 @@ fn apply(replica: &mut Replica, told: &Told, definitions: &[Definition]) -> Appl
                     .take_while(|next| next.version <= version)
                     .for_each(|next| replica.define(next));
             }
-            Err(blocked) => panic!("{blocked:?}"),
+            Err(error) => panic!("{error:?}"),
         }
     }
 }
@@ -291,19 +295,26 @@ fn check_documents(replica: &Replica, model: &Model) {
     assert!(expected.is_empty(), "documents without a row: {expected:?}");
 }
 
-fn count(counts: &mut Counts, applied: &Applied, wrong: Option<&'static str>, told: &Told) {
+fn count(
+    counts: &mut Counts,
+    effects: &FoldEffects,
+    wrong: Option<&'static str>,
+    generated: &GeneratedRecord,
+) {
     let mut add = |kind, by| *counts.entry(kind).or_default() += by;
     add(wrong.unwrap_or("sound"), 1);
-    add("repeats", applied.repeats);
-    add("drop-alls", u64::from(applied.drop_all));
-    add("deletes", applied.writes.iter().filter(|(_, row)| row.is_none()).count() as u64);
-    add("writes", applied.writes.iter().filter(|(_, row)| row.is_some()).count() as u64);
-    let changes = told.entry.as_ref().map_or(0, Entry::change_count);
+    add("repeats", effects.repeats);
+    add("drop-alls", u64::from(effects.drop_all));
+    add("deletes", effects.writes.iter().filter(|(_, row)| row.is_none()).count() as u64);
+    add("writes", effects.writes.iter().filter(|(_, row)| row.is_some()).count() as u64);
+    let changes = generated.entry.as_ref().map_or(0, Entry::change_count);
     add("changes", changes as u64);
-    for outcome in &applied.outcomes {
-        add(if outcome.verdict == Verdict::Applied { "met" } else { "not met" }, 1);
+    for outcome in &effects.outcomes {
+        add(if outcome.condition == ConditionOutcome::Applied { "met" } else { "not met" }, 1);
     }
-    let Ok(Entry { body: EntryBody::Changes(batches), source, .. }) = &told.entry else { return };
+    let Ok(Entry { body: EntryBody::Changes(batches), source, .. }) = &generated.entry else {
+        return;
+    };
     add("copies", u64::from(source.is_some()));
     for change in batches.iter().flat_map(|batch| &batch.changes) {
         match change.condition {
@@ -317,30 +328,33 @@ fn count(counts: &mut Counts, applied: &Applied, wrong: Option<&'static str>, to
 
 /// Generates a log of this seed and applies it to the fold and to the model, comparing both after
 /// every record.
-fn run(seed: u64, counts: &mut Counts) -> (Vec<(Told, Applied)>, Vec<Definition>, Replica) {
+fn run(
+    seed: u64,
+    counts: &mut Counts,
+) -> (Vec<(GeneratedRecord, FoldEffects)>, Vec<Definition>, Replica) {
     let mut scribe = Scribe::new(seed);
     let mut replica = Replica::new(scribe.newest());
     let mut model = Model::new(replica.state.partition, replica.state.partitions);
-    let opening = scribe.entry(scribe.newest().version, EntryBody::LogHeader);
-    let opening = Told { append_time: scribe.append_time(), entry: Ok(opening) };
+    let header = scribe.entry(scribe.newest().version, EntryBody::LogHeader);
+    let header = GeneratedRecord { append_time: scribe.append_time(), entry: Ok(header) };
     let mut log = Vec::new();
-    let mut next = (opening, None);
+    let mut next = (header, None);
     for _ in 0..RECORDS {
-        let (told, wrong) = next;
+        let (generated, wrong) = next;
         scribe.definitions.iter().for_each(|definition| model.define(definition.clone()));
         let offset = replica.state.offset_applied;
-        let applied = apply(&mut replica, &told, &scribe.definitions);
-        assert_eq!(applied.skipped.is_some(), wrong.is_some(), "{wrong:?}: {:?}", applied.skipped);
-        if let Ok(entry) = &told.entry {
-            let expected = model.apply(offset, told.append_time, entry);
-            assert_eq!(applied.skipped.is_some(), expected.skipped);
-            assert_eq!(applied.repeats, expected.repeats);
-            assert_eq!(applied.outcomes, expected.outcomes);
+        let effects = apply(&mut replica, &generated, &scribe.definitions);
+        assert_eq!(effects.skipped.is_some(), wrong.is_some(), "{wrong:?}: {:?}", effects.skipped);
+        if let Ok(entry) = &generated.entry {
+            let expected = model.apply(offset, generated.append_time, entry);
+            assert_eq!(effects.skipped.is_some(), expected.skipped);
+            assert_eq!(effects.repeats, expected.repeats);
+            assert_eq!(effects.outcomes, expected.outcomes);
         }
         check_documents(&replica, &model);
         assert_eq!(replica.state.partition_time, model.partition_time());
-        count(counts, &applied, wrong, &told);
-        log.push((told, applied));
+        count(counts, &effects, wrong, &generated);
+        log.push((generated, effects));
         next = scribe.next(&model);
     }
     (log, scribe.definitions, replica)
@@ -357,18 +371,18 @@ fn restored(state: &PartitionState) -> PartitionState {
 }
 
 #[test]
-fn the_fold_agrees_with_the_model_however_it_is_cut() {
+fn fold_agrees_with_the_model_at_any_restart_point() {
     let mut counts = Counts::new();
     for seed in 0..SEEDS {
         let (log, definitions, whole) = run_or_name(seed, &mut counts);
         let dice = &mut SeededRng::new(!seed);
         let mut cut = Replica::new(&definitions[0]);
-        for (told, applied) in &log {
+        for (generated, effects) in &log {
             if dice.chance(20) {
                 let versions = cut.versions.clone();
                 cut = Replica { state: restored(&cut.state), rows: cut.rows.clone(), versions };
             }
-            assert_eq!(&apply(&mut cut, told, &definitions), applied, "seed {seed}");
+            assert_eq!(&apply(&mut cut, generated, &definitions), effects, "seed {seed}");
         }
         assert_eq!(cut.state, whole.state, "seed {seed}");
         assert_eq!(cut.rows, whole.rows, "seed {seed}");
@@ -404,7 +418,10 @@ fn the_fold_agrees_with_the_model_however_it_is_cut() {
 }
 
 /// Runs a seed and names it if the run panics.
-fn run_or_name(seed: u64, counts: &mut Counts) -> (Vec<(Told, Applied)>, Vec<Definition>, Replica) {
+fn run_or_name(
+    seed: u64,
+    counts: &mut Counts,
+) -> (Vec<(GeneratedRecord, FoldEffects)>, Vec<Definition>, Replica) {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed, counts)));
     result.unwrap_or_else(|_| panic!("the log of seed {seed} is folded wrongly"))
 }

@@ -20,7 +20,7 @@ fn same(one: &Document, other: &Document) -> bool {
 }
 
 #[test]
-fn documents_come_back_from_rows() {
+fn documents_round_trip_through_rows() {
     for seed in 0..SEEDS {
         let dice = &mut SeededRng::new(seed);
         let definition = dice.definition(24);
@@ -34,7 +34,7 @@ fn documents_come_back_from_rows() {
 }
 
 #[test]
-fn rows_answer_in_place_what_their_document_holds() {
+fn rows_answer_in_place_like_their_document() {
     for seed in 0..SEEDS {
         let dice = &mut SeededRng::new(seed);
         let definition = dice.definition(24);
@@ -69,14 +69,14 @@ fn rows_answer_in_place_what_their_document_holds() {
 }
 
 #[test]
-fn only_a_version_that_is_there_is_replaced() {
+fn set_row_version_replaces_only_an_existing_version() {
     for seed in 0..SEEDS {
         let dice = &mut SeededRng::new(seed);
         let definition = dice.definition(24);
         let layout = Layout::of(&definition);
         let mut document = dice.document(&definition);
         let mut bytes = document.encode(&layout).unwrap();
-        let version = Position { place: 3, ..Position::default() }.document_version();
+        let version = Position { index_in_entry: 3, ..Position::default() }.document_version();
         set_row_version(&mut bytes, version);
         document.version = document.version.map(|_| version);
         assert_eq!(bytes, document.encode(&layout).unwrap(), "seed {seed}");
@@ -134,7 +134,7 @@ fn mutated_rows_never_panic() {
 }
 
 #[test]
-fn arbitrary_bytes_behind_a_right_version_never_panic() {
+fn arbitrary_bytes_after_a_valid_version_never_panic() {
     for seed in 0..SEEDS {
         let dice = &mut SeededRng::new(seed);
         let layout = Layout::of(&dice.definition(12));
@@ -147,7 +147,7 @@ fn arbitrary_bytes_behind_a_right_version_never_panic() {
 }
 
 #[test]
-fn every_cut_of_a_row_is_refused_or_another_row() {
+fn truncated_row_is_refused_or_decodes_to_another_row() {
     let dice = &mut SeededRng::new(7);
     let definition = dice.definition(24);
     let layout = Layout::of(&definition);
@@ -167,7 +167,7 @@ fn definition_of(types: &[FieldType]) -> Definition {
 }
 
 #[test]
-fn a_row_without_fields_is_its_header() {
+fn row_without_fields_is_its_header() {
     let layout = Layout::of(&definition_of(&[]));
     let bytes = Document::default().encode(&layout).unwrap();
     assert_eq!(bytes, [1, 0, 0]);
@@ -176,7 +176,7 @@ fn a_row_without_fields_is_its_header() {
 }
 
 #[test]
-fn rows_of_another_version_and_of_a_newer_format_are_told_apart() {
+fn row_of_another_version_is_corrupt_and_of_a_newer_format_needs_an_upgrade() {
     let layout = Layout::of(&definition_of(&[]));
     let code = |bytes: &[u8]| Row::new(bytes, &layout).unwrap_err().code();
     assert_eq!(code(&[2, 0, 0]), ErrorCode::Corrupt);
@@ -186,7 +186,7 @@ fn rows_of_another_version_and_of_a_newer_format_are_told_apart() {
 /// Proves that every count of field expiries that exceeds the bytes is refused, up to the largest
 /// count.
 #[test]
-fn counts_of_field_expiries_that_lie_are_corrupt() {
+fn false_counts_of_field_expiries_are_corrupt() {
     let layout = Layout::of(&definition_of(&[FieldType::BYTES]));
     for count in [1u16, 2, 1_000, u16::MAX] {
         let mut bytes = vec![1, 0, 4, 1, b'x'];
@@ -198,7 +198,7 @@ fn counts_of_field_expiries_that_lie_are_corrupt() {
 }
 
 #[test]
-fn a_slot_of_another_layout_is_an_error_not_a_panic() {
+fn slot_of_another_layout_is_an_error_without_a_panic() {
     let text = FieldType::STRING;
     let wide = Layout::of(&definition_of(&[text; 40]));
     let narrow = Layout::of(&definition_of(&[text]));
@@ -229,7 +229,7 @@ fn values_and_rows_over_their_limits_are_refused() {
 }
 
 #[test]
-fn lists_of_too_many_components_are_not_built() {
+fn lists_of_too_many_components_are_refused() {
     let list = FieldType::List(ScalarType::Bool);
     assert!(decode_value(&vec![1; LIST_COMPONENTS_MAX], list).is_ok());
     let error = decode_value(&vec![1; LIST_COMPONENTS_MAX + 1], list).unwrap_err();
@@ -237,7 +237,7 @@ fn lists_of_too_many_components_are_not_built() {
 }
 
 #[test]
-fn values_of_another_type_are_not_encoded() {
+fn values_of_another_type_are_refused() {
     let layout = Layout::of(&definition_of(&[FieldType::INT32]));
     let mut document = Document::default();
     document.set(FieldId(1), Some(Value::Int64(1)), None);

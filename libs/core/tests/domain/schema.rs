@@ -41,7 +41,7 @@ fn drop_field(name: &str) -> Alteration {
 /// Proves for any history of alterations: ids are never used again, types only widen, each version
 /// follows the one before, and a row of any version keeps the values of the fields that remain.
 #[test]
-fn any_history_keeps_its_promises() {
+fn schema_invariants_hold_for_any_history() {
     let mut accepted = 0;
     for seed in 0..400 {
         let dice = &mut SeededRng::new(seed);
@@ -112,7 +112,7 @@ fn check_old_rows(dice: &mut SeededRng, versions: &[Definition], seed: u64) {
 }
 
 #[test]
-fn a_renamed_field_answers_to_both_names_until_it_is_dropped() {
+fn renamed_field_answers_to_both_names_until_it_is_dropped() {
     let renamed = users().altered(&[rename("age", "years")]).unwrap();
     let id = users().field("age").unwrap().id;
     assert_eq!(renamed.field("age").unwrap().id, id);
@@ -127,7 +127,7 @@ fn a_renamed_field_answers_to_both_names_until_it_is_dropped() {
 }
 
 #[test]
-fn only_lossless_widenings_are_taken() {
+fn only_lossless_widenings_are_accepted() {
     let widen = |to| Alteration::WidenField { name: "age".to_owned(), to };
     assert_eq!(users().altered(&[widen(INT64)]).unwrap().field("age").unwrap().field_type, INT64);
     for to in [INT32, TEXT, FieldType::FLOAT32, FieldType::List(ScalarType::Int64)] {
@@ -138,7 +138,7 @@ fn only_lossless_widenings_are_taken() {
 }
 
 #[test]
-fn a_widened_field_widens_its_default() {
+fn widened_field_widens_its_default() {
     let mut field = FieldSpec::new("level", INT32);
     field.default = Some(Value::Int32(7));
     let widen = Alteration::WidenField { name: "level".to_owned(), to: INT64 };
@@ -147,7 +147,7 @@ fn a_widened_field_widens_its_default() {
 }
 
 #[test]
-fn alterations_are_taken_together_or_not_at_all() {
+fn alterations_apply_atomically() {
     let refused = users().altered(&[add("city"), add("city")]).unwrap_err();
     assert_eq!(refused.context().field.as_deref(), Some("city"));
     let prefix = Alteration::DropFieldsByPrefix("a".to_owned());
@@ -157,7 +157,7 @@ fn alterations_are_taken_together_or_not_at_all() {
 }
 
 #[test]
-fn the_partition_key_is_a_plain_field_that_stays() {
+fn partition_key_is_a_plain_field_that_cannot_be_dropped() {
     let mut spec = StoreSpec::documents("carts", KeyType::String, 4).field("user", TEXT);
     spec.partition_key = Some("user".to_owned());
     let definition = spec.define(StoreId(1)).unwrap();
@@ -172,7 +172,7 @@ fn the_partition_key_is_a_plain_field_that_stays() {
 }
 
 #[test]
-fn a_key_value_store_has_its_one_field_for_ever() {
+fn key_value_store_cannot_add_or_drop_fields() {
     let definition = StoreSpec::key_value("kv", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
     assert_eq!(refused(&definition, add("more")), ErrorCode::InvalidArgument);
     assert!(definition.altered(&[Alteration::DropAll]).is_ok());
@@ -227,7 +227,7 @@ fn broken_definitions_are_refused() {
 }
 
 #[test]
-fn definitions_that_cannot_follow_are_superseded() {
+fn invalid_successor_definitions_are_refused() {
     let previous = users().altered(&[drop_field("name")]).unwrap();
     let next = previous.altered(&[add("city")]).unwrap();
     let broken: &[fn(&mut Definition)] = &[
@@ -255,7 +255,7 @@ fn definitions_that_cannot_follow_are_superseded() {
 }
 
 #[test]
-fn limits_hold() {
+fn schema_limits_are_enforced() {
     let mut full = users();
     full.version = SchemaVersion(SCHEMA_VERSION_MAX);
     let options = Alteration::SetOptions(StoreOptions::default());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use forebay_core::Error;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{
     ClientId, DocumentVersion, Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef,
     Position, SchemaVersion, Sequence, StoreId,
@@ -13,8 +13,8 @@ use forebay_core::id::{
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::OUTCOMES_KEPT;
-use forebay_core::outcome::{Outcome, Verdict};
-use forebay_core::state_rows::{Followed, HEAD, Head, SkippedRecord, write_changed};
+use forebay_core::outcome::{ConditionOutcome, Outcome};
+use forebay_core::state_rows::{FollowState, HEAD, Head, SkippedRecord, write_changed};
 use forebay_testkit::vectors::{ShardKeyVector, ShardRowVector, ShardVectors, check, read};
 
 const COMMAND: &str = "cargo test --workspace --test domain shard_vectors";
@@ -71,7 +71,7 @@ fn keys() -> Vec<ShardKeyVector> {
 }
 
 fn position(offset: u64) -> Position {
-    Position { epoch: Epoch(1), offset: Offset(offset), place: 3 }
+    Position { epoch: Epoch(1), offset: Offset(offset), index_in_entry: 3 }
 }
 
 fn state() -> PartitionState {
@@ -85,7 +85,7 @@ fn state() -> PartitionState {
     state.drop_all_count = 1;
     let time = state.partition_time;
     for sequence in [3, 4, 7, 1_030] {
-        state.dedup.admit(ClientId(0xabc), Sequence(sequence), time);
+        state.dedup.record(ClientId(0xabc), Sequence(sequence), time);
     }
     state.sources.insert(PartitionId(6), position(40));
     state
@@ -96,25 +96,25 @@ fn skipped() -> Error {
 }
 
 fn rows() -> Vec<ShardRowVector> {
-    let outcome = |sequence, verdict| {
+    let outcome = |sequence, condition| {
         let (client, sequence) = (ClientId(0xabc), Sequence(sequence));
-        Outcome { client, sequence, position: position(41), verdict }
+        Outcome { client, sequence, position: position(41), condition }
     };
     let outcomes = vec![
-        outcome(7, Verdict::Applied),
-        outcome(8, Verdict::ConditionFailed(None)),
-        outcome(9, Verdict::ConditionFailed(Some(DocumentVersion(77)))),
-        outcome(10, Verdict::TooLarge),
+        outcome(7, ConditionOutcome::Applied),
+        outcome(8, ConditionOutcome::ConditionFailed(None)),
+        outcome(9, ConditionOutcome::ConditionFailed(Some(DocumentVersion(77)))),
+        outcome(10, ConditionOutcome::TooLarge),
     ];
     let clients = vec![ClientId(0xabc)];
-    let applied = Applied {
+    let effects = FoldEffects {
         clients,
         outcomes,
         sources: vec![PartitionId(6)],
         skipped: Some(skipped()),
-        ..Applied::default()
+        ..FoldEffects::default()
     };
-    let followed = Followed {
+    let follow_state = FollowState {
         append_time: Some(Timestamp::from_micros(1_700_000_000_000_001)),
         opened: Some((Offset(3), Offset(40))),
         copy: 2,
@@ -131,14 +131,14 @@ fn rows() -> Vec<ShardRowVector> {
         "head",
     ];
     let mut rows = Vec::new();
-    write_changed(&applied, &state(), followed, 5, |key, row| {
+    write_changed(&effects, &state(), follow_state, 5, |key, row| {
         let name = names.get(rows.len()).copied().unwrap_or("one row too many");
         let (key_hex, row_hex) = (hex::encode(key), hex::encode(row.unwrap()));
         rows.push(ShardRowVector { name: name.to_owned(), key_hex, row_hex });
     });
     let bare = Head::of(
         &PartitionState::new(state().partition, PartitionCount(8)),
-        Followed::default(),
+        FollowState::default(),
         0,
     );
     rows.push(ShardRowVector {
@@ -161,7 +161,7 @@ fn vectors() -> ShardVectors {
 }
 
 #[test]
-fn shard_vectors_hold() {
+fn shard_rows_match_the_golden_vectors() {
     check("shard.json", &vectors(), COMMAND);
     let held: ShardVectors = read("shard.json");
     for vector in &held.keys {
@@ -177,30 +177,31 @@ fn shard_vectors_hold() {
         assert!(pair[0].stored_hex < pair[1].stored_hex, "{} is in order", pair[1].name);
     }
     let head = held.state.iter().find(|row| row.name == "head").unwrap();
-    let mut resumed = Head::decode(&hex::decode(&head.row_hex).unwrap()).unwrap().into_resumed();
+    let mut restored = Head::decode(&hex::decode(&head.row_hex).unwrap()).unwrap().into_restored();
     for row in &held.state {
-        resumed
+        restored
             .take_row(&hex::decode(&row.key_hex).unwrap(), &hex::decode(&row.row_hex).unwrap())
             .unwrap();
     }
-    assert_eq!(resumed.state, state());
-    assert_eq!(resumed.next_outcome, 9);
+    assert_eq!(restored.state, state());
+    assert_eq!(restored.next_outcome, 9);
     let told =
-        |sequence| resumed.outcomes.get(ClientId(0xabc), Sequence(sequence)).unwrap().verdict;
-    assert_eq!(told(9), Verdict::ConditionFailed(Some(DocumentVersion(77))));
-    assert_eq!(told(10), Verdict::TooLarge);
+        |sequence| restored.outcomes.get(ClientId(0xabc), Sequence(sequence)).unwrap().condition;
+    assert_eq!(told(9), ConditionOutcome::ConditionFailed(Some(DocumentVersion(77))));
+    assert_eq!(told(10), ConditionOutcome::TooLarge);
     let skipped = SkippedRecord { log_id: Some(LogId(0xf00d)), reason: skipped() };
-    assert_eq!(resumed.skipped, BTreeMap::from([(Offset(41), skipped)]));
+    assert_eq!(restored.skipped, BTreeMap::from([(Offset(41), skipped)]));
 }
 
 #[test]
-fn the_oldest_outcomes_are_deleted() {
+fn oldest_outcomes_are_deleted() {
     let (client, sequence) = (ClientId(1), Sequence(1));
-    let outcome = Outcome { client, sequence, position: position(1), verdict: Verdict::Applied };
-    let applied = Applied { outcomes: vec![outcome; 2], ..Applied::default() };
+    let outcome =
+        Outcome { client, sequence, position: position(1), condition: ConditionOutcome::Applied };
+    let effects = FoldEffects { outcomes: vec![outcome; 2], ..FoldEffects::default() };
     let mut deleted = Vec::new();
     let next = OUTCOMES_KEPT as u64 - 1;
-    let next = write_changed(&applied, &state(), Followed::default(), next, |key, row| {
+    let next = write_changed(&effects, &state(), FollowState::default(), next, |key, row| {
         deleted.extend(row.is_none().then(|| key.to_vec()));
     });
     assert_eq!((next, deleted), (OUTCOMES_KEPT as u64 + 1, vec![b"so\0\0\0\0\0\0\0\0".to_vec()]));

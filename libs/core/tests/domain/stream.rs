@@ -69,7 +69,7 @@ fn code<T>(result: Result<T>) -> Option<ErrorCode> {
 const INVALID: Option<ErrorCode> = Some(ErrorCode::InvalidArgument);
 
 #[test]
-fn a_stream_is_not_what_only_documents_are() {
+fn stream_refuses_document_options() {
     let refused = |change: &dyn Fn(&mut StoreSpec)| {
         let mut changed = spec();
         change(&mut changed);
@@ -89,7 +89,7 @@ fn a_stream_is_not_what_only_documents_are() {
 }
 
 #[test]
-fn rules_are_those_that_a_value_can_keep() {
+fn column_rules_must_be_satisfiable_and_of_the_column_type() {
     let refused = |field: FieldSpec| {
         let mut changed = spec();
         changed.fields.push(field);
@@ -111,7 +111,7 @@ fn rules_are_those_that_a_value_can_keep() {
 }
 
 #[test]
-fn a_stream_grows_and_keeps_its_event_time() {
+fn stream_adds_columns_and_retains_its_event_time() {
     let first = orders();
     let alter = |alteration| first.altered(&[alteration]);
     let event_time = |name: &str| Alteration::DropField(name.to_owned());
@@ -144,7 +144,7 @@ fn a_stream_grows_and_keeps_its_event_time() {
 }
 
 #[test]
-fn events_are_found_by_scalars_and_retained_by_bytes() {
+fn stream_accepts_scalar_indexes_and_byte_retention() {
     let indexed = |name: &str, index| {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
         Alteration::SetRules { name: name.to_owned(), rules }
@@ -153,7 +153,10 @@ fn events_are_found_by_scalars_and_retained_by_bytes() {
     let next = first.altered(&[
         indexed("city", ColumnIndex::Exact),
         indexed("price", ColumnIndex::Range),
-        Alteration::SetOptions(StoreOptions { log_bytes: Some(1), ..first.options.clone() }),
+        Alteration::SetOptions(StoreOptions {
+            log_retention_bytes: Some(1),
+            ..first.options.clone()
+        }),
     ]);
     let next = next.unwrap();
     let index = |name: &str| next.field(name).unwrap().rules.index;
@@ -161,7 +164,7 @@ fn events_are_found_by_scalars_and_retained_by_bytes() {
     assert_eq!(index("price"), Some(ColumnIndex::Range));
     assert!(!next.field("price").unwrap().rules.is_empty());
 
-    let nothing = StoreOptions { log_bytes: Some(0), ..StoreOptions::default() };
+    let nothing = StoreOptions { log_retention_bytes: Some(0), ..StoreOptions::default() };
     assert_eq!(code(first.altered(&[Alteration::SetOptions(nothing)])), INVALID);
     let mut lists = spec();
     lists.fields.push(FieldSpec::new("tags", FieldType::List(ScalarType::String)));
@@ -178,7 +181,7 @@ fn events_are_found_by_scalars_and_retained_by_bytes() {
     assert_eq!(code(many.define(StoreId(1))), Some(ErrorCode::LimitExceeded));
 
     let mut documents = StoreSpec::documents("users", KeyType::String, 1);
-    documents.options.log_bytes = Some(1 << 30);
+    documents.options.log_retention_bytes = Some(1 << 30);
     assert_eq!(code(documents.define(StoreId(1))), INVALID, "only a stream's events");
 }
 
@@ -193,7 +196,7 @@ fn allowed_values_widen_with_their_column() {
 }
 
 #[test]
-fn an_event_sets_columns_and_nothing_else() {
+fn event_may_only_set_columns() {
     let stream = orders();
     let good = event(&[(1, Some(Value::Timestamp(7))), (2, Some(text("Rome"))), (4, None)]);
     good.check(&stream).unwrap();
@@ -236,7 +239,7 @@ fn rules_refuse_events_and_name_the_column() {
 }
 
 #[test]
-fn a_default_is_stored_where_a_value_is_absent_but_not_where_it_is_null() {
+fn default_replaces_an_absent_value_but_not_null() {
     let stream = orders();
     let device = |columns: &[(u32, Option<Value>)]| {
         let mut event = event(columns);
@@ -255,7 +258,7 @@ fn a_default_is_stored_where_a_value_is_absent_but_not_where_it_is_null() {
 /// Proves that a program with an older definition can insert although a newer definition requires a
 /// column that it does not know.
 #[test]
-fn an_older_writer_misses_no_column_that_came_later() {
+fn older_writer_may_omit_a_newer_required_column() {
     let first = orders();
     let section = Alteration::AddField(column("section", TEXT, true, &[]));
     let next = first.altered(&[section]).unwrap();
@@ -266,7 +269,7 @@ fn an_older_writer_misses_no_column_that_came_later() {
 }
 
 #[test]
-fn a_stream_is_no_store_of_documents() {
+fn stream_is_refused_as_a_document_store() {
     let error = orders().check_is_of_documents().unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     assert_eq!(error.context().store.as_deref(), Some("orders"));

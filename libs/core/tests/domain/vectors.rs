@@ -118,7 +118,7 @@ fn partitioning() -> PartitioningVectors {
 }
 
 #[test]
-fn partitioning_vectors_hold() {
+fn partitioning_matches_the_golden_vectors() {
     check("partitioning.json", &partitioning(), COMMAND);
     let held: PartitioningVectors = read("partitioning.json");
     for key in &held.keys {
@@ -374,7 +374,7 @@ fn row_vectors() -> RowVectors {
 }
 
 #[test]
-fn row_vectors_hold() {
+fn rows_match_the_golden_vectors() {
     check("row.json", &row_vectors(), COMMAND);
     let held: RowVectors = read("row.json");
     let layout = |name: &str| {
@@ -397,7 +397,7 @@ fn row_vectors_hold() {
 
 /// Proves that the vectors cover each type and presence of the format.
 #[test]
-fn row_vectors_cover_every_type() {
+fn golden_row_vectors_cover_every_type() {
     let held: RowVectors = read("row.json");
     let every = every_type();
     let documents: Vec<_> = held

@@ -6,8 +6,8 @@ use forebay_core::key::KeyType;
 use forebay_core::schema::{Alteration, Definition, StoreSpec, StreamSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::view::{
-    AggregateKind, Comparison, Emission, EmissionSpec, FeatureSpec, LookupSpec, NamedWindow,
-    Operand, Origin, Predicate, ViewFault, ViewPart, ViewSpec, Window,
+    AggregateKind, Comparison, FeatureSpec, JoinSpec, Materialization, MaterializationSpec,
+    NamedWindow, Operand, Origin, Predicate, ViewSpec, ViewSpecError, ViewSpecPath, Window,
 };
 use forebay_core::{Error, ErrorCode, Result};
 
@@ -61,30 +61,30 @@ fn spec() -> ViewSpec {
     let columns = columns.map(|(name, field, fill)| (name.to_owned(), field.to_owned(), fill));
     ViewSpec {
         name: "spending".to_owned(),
-        stream: "orders".to_owned(),
+        source: "orders".to_owned(),
         filter: Some(more_than("price", 10)),
-        lookups: vec![LookupSpec {
+        joins: vec![JoinSpec {
             store: "cities".to_owned(),
             key: Some("city".to_owned()),
             columns: columns.to_vec(),
             is_required: false,
         }],
-        group_by: vec!["country".to_owned(), "key".to_owned()],
-        keep: vec!["weight".to_owned()],
+        entity: vec!["country".to_owned(), "key".to_owned()],
+        extra_columns: vec!["weight".to_owned()],
         features: vec![
             feature("orders", AggregateKind::Count, None),
             feature("spent", AggregateKind::Sum, Some("price")),
             feature(
                 "price",
-                AggregateKind::Quantiles { ranks: vec![0.5, 0.9], k: 100 },
+                AggregateKind::ApproxQuantile { q: vec![0.5, 0.9], k: 100 },
                 Some("price"),
             ),
         ],
         windows: vec![
-            window("1h", Window::Sliding { length_us: 60 * MINUTE, hop_us: MINUTE }),
-            window("", Window::Lifetime),
+            window("1h", Window::Sliding { length_us: 60 * MINUTE, slide_us: MINUTE }),
+            window("", Window::Unbounded),
         ],
-        lateness_us: 5 * MINUTE,
+        allowed_lateness_us: 5 * MINUTE,
         ..ViewSpec::default()
     }
 }
@@ -93,18 +93,18 @@ fn spending() -> Definition {
     spec().define(StoreId(9), &orders(), &store).unwrap()
 }
 
-fn changed(change: impl FnOnce(&mut ViewSpec)) -> std::result::Result<Definition, ViewFault> {
+fn changed(change: impl FnOnce(&mut ViewSpec)) -> std::result::Result<Definition, ViewSpecError> {
     let mut spec = spec();
     change(&mut spec);
     spec.define(StoreId(9), &orders(), &store)
 }
 
-fn fault<T>(result: std::result::Result<T, ViewFault>) -> Option<(ViewPart, ErrorCode)> {
-    result.err().map(|fault| (fault.part, fault.error.code()))
+fn error_of<T>(result: std::result::Result<T, ViewSpecError>) -> Option<(ViewSpecPath, ErrorCode)> {
+    result.err().map(|error| (error.path, error.error.code()))
 }
 
 #[test]
-fn a_view_is_a_stream_that_has_what_its_groups_and_features_need() {
+fn view_definition_contains_the_columns_of_its_groups_and_features() {
     let definition = spending();
     let names: Vec<_> = definition.fields.iter().map(|field| field.name.as_str()).collect();
     assert_eq!(names, ["at", "country", "key", "price", "weight"]);
@@ -113,11 +113,11 @@ fn a_view_is_a_stream_that_has_what_its_groups_and_features_need() {
     let view = definition.view().unwrap();
     let origin = |name: &str| view.columns[&definition.field(name).unwrap().id];
     assert_eq!(origin("at"), Origin::EventTime);
-    assert_eq!(origin("country"), Origin::Lookup { lookup: 0, field: FieldId(1) });
+    assert_eq!(origin("country"), Origin::Join { join: 0, field: FieldId(1) });
     assert_eq!(origin("key"), Origin::Key);
     assert_eq!(origin("price"), Origin::Column(FieldId(3)));
     assert_eq!(definition.field("country").unwrap().default, Some("none".into()));
-    assert_eq!(view.group_by, [FieldId(2), FieldId(3)]);
+    assert_eq!(view.entity, [FieldId(2), FieldId(3)]);
     assert_eq!(view.columns_of_source(), [2, 3, 4].map(FieldId).into());
     assert_eq!(view.fields_of(StoreId(2)), [FieldId(1)].into());
     assert!(view.fields_of(StoreId(3)).is_empty());
@@ -127,15 +127,15 @@ fn a_view_is_a_stream_that_has_what_its_groups_and_features_need() {
 }
 
 #[test]
-fn an_event_time_gets_a_name_where_its_source_has_none() {
+fn event_time_gets_a_free_name_if_its_source_has_none() {
     let spec = StoreSpec::stream("clicks", KeyType::Int64, 1);
     let clicks = spec.field("event_time", scalar(ScalarType::String)).define(StoreId(5)).unwrap();
     let view = ViewSpec {
         name: "counts".to_owned(),
-        stream: "clicks".to_owned(),
-        group_by: vec!["key".to_owned()],
+        source: "clicks".to_owned(),
+        entity: vec!["key".to_owned()],
         features: vec![feature("n", AggregateKind::Count, None)],
-        windows: vec![window("", Window::Lifetime)],
+        windows: vec![window("", Window::Unbounded)],
         ..ViewSpec::default()
     };
     let counts = view.define(StoreId(9), &clicks, &store).unwrap();
@@ -145,33 +145,30 @@ fn an_event_time_gets_a_name_where_its_source_has_none() {
 }
 
 #[test]
-fn what_is_wrong_is_said_of_its_part() {
+fn invalid_view_error_names_its_part() {
     use ErrorCode::{InvalidArgument, LimitExceeded, NotFound};
-    use ViewPart::{Feature, Filter, GroupBy, Keep, Lookup, View};
+    use ViewSpecPath::{Entity, ExtraColumn, Feature, Filter, Join, View};
     let name = |name: &str| vec![name.to_owned()];
     let sum = |name: &str, input| feature(name, AggregateKind::Sum, input);
     type Change = Box<dyn FnOnce(&mut ViewSpec)>;
-    let cases: Vec<(Change, (ViewPart, ErrorCode))> = vec![
+    let cases: Vec<(Change, (ViewSpecPath, ErrorCode))> = vec![
         (Box::new(|it| it.name.clear()), (View, InvalidArgument)),
         (Box::new(|it| it.partitions = Some(0)), (View, InvalidArgument)),
         (Box::new(|it| it.filter = Some(more_than("cost", 1))), (Filter, NotFound)),
         (Box::new(|it| it.filter = Some(more_than("price", "ten"))), (Filter, InvalidArgument)),
         (Box::new(|it| it.filter = Some(more_than("tags", 1))), (Filter, InvalidArgument)),
         (Box::new(|it| it.filter = Some(more_than("country", "x"))), (Filter, NotFound)),
-        (Box::new(|it| it.lookups[0].store = "towns".to_owned()), (Lookup(0), NotFound)),
-        (Box::new(|it| it.lookups[0].store = "counters".to_owned()), (Lookup(0), InvalidArgument)),
-        (Box::new(|it| it.lookups[0].key = Some("town".to_owned())), (Lookup(0), NotFound)),
-        (
-            Box::new(|it| it.lookups[0].columns[0].0 = "city".to_owned()),
-            (Lookup(0), InvalidArgument),
-        ),
-        (Box::new(|it| it.lookups[0].columns[0].1 = "mayor".to_owned()), (Lookup(0), NotFound)),
-        (Box::new(|it| it.lookups[0].columns[0].2 = Some(5.into())), (Lookup(0), InvalidArgument)),
-        (Box::new(|it| it.group_by.clear()), (View, InvalidArgument)),
-        (Box::new(move |it| it.group_by = name("town")), (GroupBy(0), NotFound)),
-        (Box::new(move |it| it.group_by = name("weight")), (View, InvalidArgument)),
-        (Box::new(|it| it.group_by.push("key".to_owned())), (View, InvalidArgument)),
-        (Box::new(move |it| it.keep = name("width")), (Keep(0), NotFound)),
+        (Box::new(|it| it.joins[0].store = "towns".to_owned()), (Join(0), NotFound)),
+        (Box::new(|it| it.joins[0].store = "counters".to_owned()), (Join(0), InvalidArgument)),
+        (Box::new(|it| it.joins[0].key = Some("town".to_owned())), (Join(0), NotFound)),
+        (Box::new(|it| it.joins[0].columns[0].0 = "city".to_owned()), (Join(0), InvalidArgument)),
+        (Box::new(|it| it.joins[0].columns[0].1 = "mayor".to_owned()), (Join(0), NotFound)),
+        (Box::new(|it| it.joins[0].columns[0].2 = Some(5.into())), (Join(0), InvalidArgument)),
+        (Box::new(|it| it.entity.clear()), (View, InvalidArgument)),
+        (Box::new(move |it| it.entity = name("town")), (Entity(0), NotFound)),
+        (Box::new(move |it| it.entity = name("weight")), (View, InvalidArgument)),
+        (Box::new(|it| it.entity.push("key".to_owned())), (View, InvalidArgument)),
+        (Box::new(move |it| it.extra_columns = name("width")), (ExtraColumn(0), NotFound)),
         (Box::new(|it| it.features.clear()), (View, InvalidArgument)),
         (Box::new(move |it| it.features[1] = sum("x", None)), (Feature(1), InvalidArgument)),
         (Box::new(move |it| it.features[1] = sum("x", Some("cost"))), (Feature(1), NotFound)),
@@ -187,23 +184,23 @@ fn what_is_wrong_is_said_of_its_part() {
         (Box::new(|it| it.windows.clear()), (View, InvalidArgument)),
         (Box::new(|it| it.windows[1] = it.windows[0].clone()), (View, InvalidArgument)),
         (Box::new(|it| it.windows[1].name = "1h".to_owned()), (View, InvalidArgument)),
-        (Box::new(|it| it.lateness_us = -1), (View, InvalidArgument)),
-        (Box::new(|it| it.lateness_us = i64::MAX), (View, LimitExceeded)),
+        (Box::new(|it| it.allowed_lateness_us = -1), (View, InvalidArgument)),
+        (Box::new(|it| it.allowed_lateness_us = i64::MAX), (View, LimitExceeded)),
         (
             Box::new(|it| it.features[0].kind = AggregateKind::AccumulatingCount),
             (View, InvalidArgument),
         ),
     ];
     for (number, (change, wanted)) in cases.into_iter().enumerate() {
-        assert_eq!(fault(changed(change)), Some(wanted), "case {number}");
+        assert_eq!(error_of(changed(change)), Some(wanted), "case {number}");
     }
     let documents = store("cities").unwrap();
     let wrong = spec().define(StoreId(9), &documents, &store);
-    assert_eq!(fault(wrong), Some((ViewPart::Stream, InvalidArgument)));
+    assert_eq!(error_of(wrong), Some((ViewSpecPath::Source, InvalidArgument)));
 }
 
 #[test]
-fn a_view_is_altered_in_what_is_made_of_its_events() {
+fn view_alteration_changes_features_and_windows_but_no_source() {
     let current = spending();
     let alter = |change: &dyn Fn(&mut ViewSpec)| {
         let mut spec = spec();
@@ -214,7 +211,7 @@ fn a_view_is_altered_in_what_is_made_of_its_events() {
     let next = alter(&|it| {
         it.features.push(feature("weight", AggregateKind::Max, Some("weight")));
         it.windows.remove(0);
-        it.lateness_us = 0;
+        it.allowed_lateness_us = 0;
     });
     let next = next.unwrap();
     assert_eq!(next.version, SchemaVersion(2));
@@ -222,27 +219,27 @@ fn a_view_is_altered_in_what_is_made_of_its_events() {
     let outputs = next.view().unwrap().outputs();
     assert_eq!(outputs.last().unwrap().name, "weight");
     let fixed = |part| Some((part, ErrorCode::InvalidArgument));
-    assert_eq!(fault(alter(&|it| it.filter = None)), fixed(ViewPart::Filter));
-    let swap = |it: &mut ViewSpec| it.group_by.reverse();
-    assert_eq!(fault(alter(&swap)), fixed(ViewPart::GroupBy(0)));
-    assert_eq!(fault(alter(&|it| it.partitions = Some(8))), fixed(ViewPart::View));
-    let required = |it: &mut ViewSpec| it.lookups[0].is_required = true;
-    assert_eq!(fault(alter(&required)), fixed(ViewPart::Lookup(0)));
-    let other_default = |it: &mut ViewSpec| it.lookups[0].columns[0].2 = Some("other".into());
-    assert_eq!(fault(alter(&other_default)), fixed(ViewPart::Lookup(0)));
-    let more = |it: &mut ViewSpec| it.keep.push("city".to_owned());
-    assert_eq!(fault(alter(&more)), fixed(ViewPart::Keep(1)));
+    assert_eq!(error_of(alter(&|it| it.filter = None)), fixed(ViewSpecPath::Filter));
+    let swap = |it: &mut ViewSpec| it.entity.reverse();
+    assert_eq!(error_of(alter(&swap)), fixed(ViewSpecPath::Entity(0)));
+    assert_eq!(error_of(alter(&|it| it.partitions = Some(8))), fixed(ViewSpecPath::View));
+    let required = |it: &mut ViewSpec| it.joins[0].is_required = true;
+    assert_eq!(error_of(alter(&required)), fixed(ViewSpecPath::Join(0)));
+    let other_default = |it: &mut ViewSpec| it.joins[0].columns[0].2 = Some("other".into());
+    assert_eq!(error_of(alter(&other_default)), fixed(ViewSpecPath::Join(0)));
+    let more = |it: &mut ViewSpec| it.extra_columns.push("city".to_owned());
+    assert_eq!(error_of(alter(&more)), fixed(ViewSpecPath::ExtraColumn(1)));
     let unknown = |it: &mut ViewSpec| {
         it.features.push(feature("cities", AggregateKind::Last, Some("city")));
     };
-    assert_eq!(fault(alter(&unknown)), Some((ViewPart::Feature(3), ErrorCode::NotFound)));
+    assert_eq!(error_of(alter(&unknown)), Some((ViewSpecPath::Feature(3), ErrorCode::NotFound)));
     let mut other = next.clone();
     other.stream.as_mut().unwrap().view.as_mut().unwrap().source = StoreId(77);
     assert!(other.check_follows(&current).is_err());
 }
 
 #[test]
-fn a_group_is_named_by_its_values_and_placed_by_what_is_not_looked_up() {
+fn group_key_follows_its_values_and_its_partition_ignores_lookups() {
     let definition = spending();
     let view = definition.view().unwrap();
     let column = |name: &str| definition.field(name).unwrap().id;
@@ -258,39 +255,39 @@ fn a_group_is_named_by_its_values_and_placed_by_what_is_not_looked_up() {
     assert_eq!(group.as_deref(), Some(&b"\x02\0\0\0IT\x01\0\0\0u"[..]));
     assert_eq!(place.as_deref(), Some(&b"\x01\0\0\0u"[..]));
     let (other, same) = named(Some("FR"), Some("u"));
-    assert!(other != group && same == place, "where it goes depends on no lookup");
+    assert!(other != group && same == place, "where it goes depends on no join");
     assert_eq!(named(None, Some("u")).0, None, "of no group");
     assert_ne!(named(Some("a"), Some("bc")).0, named(Some("ab"), Some("c")).0);
 }
 
 #[test]
-fn a_view_by_nothing_but_lookups_has_one_partition() {
-    let by_country = |spec: &mut ViewSpec| spec.group_by = vec!["country".to_owned()];
+fn view_grouped_only_by_lookups_has_one_partition() {
+    let by_country = |spec: &mut ViewSpec| spec.entity = vec!["country".to_owned()];
     let one = changed(by_country).unwrap();
-    assert_eq!(one.written().partitions, PartitionCount(1));
-    assert_eq!(spending().written().partitions, PartitionCount(4));
+    assert_eq!(one.write_logs().partitions, PartitionCount(1));
+    assert_eq!(spending().write_logs().partitions, PartitionCount(4));
     let several = changed(|spec| {
         by_country(spec);
         spec.partitions = Some(2);
     });
-    assert_eq!(fault(several), Some((ViewPart::View, ErrorCode::InvalidArgument)));
+    assert_eq!(error_of(several), Some((ViewSpecPath::View, ErrorCode::InvalidArgument)));
 }
 
-fn emission() -> EmissionSpec {
+fn materialization() -> MaterializationSpec {
     let store = "user_features".to_owned();
-    EmissionSpec { store, cadence_us: 100_000, grace_us: 30_000_000 }
+    MaterializationSpec { store, interval_us: 100_000, expiry_grace_us: 30_000_000 }
 }
 
-fn nothing_emitted(_: FieldId) -> bool {
+fn nothing_materialized(_: FieldId) -> bool {
     false
 }
 
-/// Returns the view that emits to this store, as the next version of `was` if there is one.
-fn emitting(
+/// Returns the view that materializes to this store, as the next version of `was` if there is one.
+fn materializing(
     spec: &ViewSpec,
     current: Option<&Definition>,
     to: &Definition,
-) -> std::result::Result<Definition, ViewFault> {
+) -> std::result::Result<Definition, ViewSpecError> {
     let by_name = |name: &str| if name == to.name { Ok(to.clone()) } else { store(name) };
     match current {
         None => spec.define(StoreId(9), &orders(), &by_name),
@@ -298,21 +295,21 @@ fn emitting(
     }
 }
 
-/// Returns the view with its emission, and the store to which it emits.
-fn emitted() -> (ViewSpec, Definition, Definition) {
-    let to = emission().new_store(StoreId(20), &spending()).unwrap();
-    let spec = ViewSpec { emission: Some(emission()), ..spec() };
-    let view = emitting(&spec, None, &to).unwrap();
+/// Returns the view with its materialization, and the store to which it materializes.
+fn materialized() -> (ViewSpec, Definition, Definition) {
+    let to = materialization().new_store(StoreId(20), &spending()).unwrap();
+    let spec = ViewSpec { materialization: Some(materialization()), ..spec() };
+    let view = materializing(&spec, None, &to).unwrap();
     (spec, view, to)
 }
 
-fn to_of(view: &Definition) -> &Emission {
-    view.view().unwrap().emission.as_ref().unwrap()
+fn to_of(view: &Definition) -> &Materialization {
+    view.view().unwrap().materialization.as_ref().unwrap()
 }
 
 #[test]
-fn a_view_emits_each_of_its_values_to_a_field_of_its_own() {
-    let (_, view, to) = emitted();
+fn view_materializes_each_value_to_its_own_field() {
+    let (_, view, to) = materialized();
     assert_eq!((to.version, to.key_type), (SchemaVersion(1), KeyType::String));
     assert_eq!((to.partitions, to.stream.is_some()), (PartitionCount(4), false));
     let outputs = view.view().unwrap().outputs();
@@ -326,27 +323,27 @@ fn a_view_emits_each_of_its_values_to_a_field_of_its_own() {
     assert_eq!(position.field_type, scalar(ScalarType::Int64));
     assert_eq!(to.fields.len(), outputs.len() + 1);
     let of = to_of(&view);
-    assert_eq!((of.store, of.cadence_us, of.grace_us), (to.store, 100_000, 30_000_000));
+    assert_eq!((of.store, of.interval_us, of.expiry_grace_us), (to.store, 100_000, 30_000_000));
     assert!(of.is_to(to.store, of.position) && !of.is_to(StoreId(2), of.position));
 }
 
 #[test]
-fn what_a_view_cannot_emit_to_is_refused() {
+fn invalid_materialization_is_refused() {
     use ErrorCode::{InvalidArgument, LimitExceeded, NotFound};
-    let (spec, view, to) = emitted();
-    let refused = |change: &dyn Fn(&mut EmissionSpec), to: &Definition| {
+    let (spec, view, to) = materialized();
+    let refused = |change: &dyn Fn(&mut MaterializationSpec), to: &Definition| {
         let mut spec = spec.clone();
-        spec.emission.iter_mut().for_each(change);
-        fault(emitting(&spec, None, to))
+        spec.materialization.iter_mut().for_each(change);
+        error_of(materializing(&spec, None, to))
     };
-    let at = |code| Some((ViewPart::Emission, code));
+    let at = |code| Some((ViewSpecPath::Materialization, code));
     assert_eq!(refused(&|it| it.store = "nowhere".to_owned(), &to), at(NotFound));
     assert_eq!(refused(&|it| it.store = "cities".to_owned(), &to), at(NotFound));
     assert_eq!(refused(&|it| it.store = "counters".to_owned(), &to), at(InvalidArgument));
-    assert_eq!(refused(&|it| it.cadence_us = 9_999, &to), at(InvalidArgument));
-    assert_eq!(refused(&|it| it.cadence_us = 3_600_000_001, &to), at(LimitExceeded));
-    assert_eq!(refused(&|it| it.grace_us = -1, &to), at(InvalidArgument));
-    assert_eq!(refused(&|it| it.grace_us = 86_400_000_001, &to), at(LimitExceeded));
+    assert_eq!(refused(&|it| it.interval_us = 9_999, &to), at(InvalidArgument));
+    assert_eq!(refused(&|it| it.interval_us = 3_600_000_001, &to), at(LimitExceeded));
+    assert_eq!(refused(&|it| it.expiry_grace_us = -1, &to), at(InvalidArgument));
+    assert_eq!(refused(&|it| it.expiry_grace_us = 86_400_000_001, &to), at(LimitExceeded));
     let named = |spec: StoreSpec| StoreSpec { name: "user_features".to_owned(), ..spec };
     let keyed =
         StoreSpec::documents("", KeyType::String, 1).field("by", scalar(ScalarType::String));
@@ -357,14 +354,15 @@ fn what_a_view_cannot_emit_to_is_refused() {
         StoreSpec { partition_key: Some("by".to_owned()), ..keyed },
     ] {
         let other = named(other).define(StoreId(20)).unwrap();
-        let altered = emission().altered_store(&spending(), None, &other, &nothing_emitted);
+        let altered =
+            materialization().altered_store(&spending(), None, &other, &nothing_materialized);
         assert_eq!(altered.unwrap_err().code(), InvalidArgument);
         assert_eq!(refused(&|_| {}, &other), at(InvalidArgument));
     }
-    let own = EmissionSpec { store: "spending".to_owned(), ..emission() };
+    let own = MaterializationSpec { store: "spending".to_owned(), ..materialization() };
     assert_eq!(own.new_store(StoreId(20), &spending()).unwrap_err().code(), InvalidArgument);
 
-    type Change = fn(&mut Emission);
+    type Change = fn(&mut Materialization);
     let changes: [Change; 4] = [
         |it| it.fields.truncate(1),
         |it| it.fields[0] = it.fields[1],
@@ -374,26 +372,29 @@ fn what_a_view_cannot_emit_to_is_refused() {
     for change in changes {
         let mut other = view.clone();
         let view = other.stream.as_mut().unwrap().view.as_mut().unwrap();
-        view.emission.iter_mut().for_each(change);
+        view.materialization.iter_mut().for_each(change);
         assert_eq!(other.check().unwrap_err().code(), InvalidArgument);
     }
 }
 
 #[test]
-fn fields_of_others_are_not_taken_and_what_was_left_behind_is_made_anew() {
+fn foreign_fields_are_refused_and_orphaned_fields_are_replaced() {
     let documents = StoreSpec::documents("user_features", KeyType::String, 8);
     for name in ["spent_1h", "spending_position"] {
         let other = documents.clone().field(name, scalar(ScalarType::Int64));
         let other = other.define(StoreId(20)).unwrap();
-        let altered = emission().altered_store(&spending(), None, &other, &nothing_emitted);
+        let altered =
+            materialization().altered_store(&spending(), None, &other, &nothing_materialized);
         let error = altered.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert_eq!(error.context().field.as_deref(), Some(name));
     }
     let other = documents.field("age", scalar(ScalarType::Int32)).define(StoreId(20)).unwrap();
-    let made = emission().altered_store(&spending(), None, &other, &nothing_emitted).unwrap();
+    let made =
+        materialization().altered_store(&spending(), None, &other, &nothing_materialized).unwrap();
     assert_eq!(made.version, SchemaVersion(2));
-    let again = emission().altered_store(&spending(), None, &made, &nothing_emitted).unwrap();
+    let again =
+        materialization().altered_store(&spending(), None, &made, &nothing_materialized).unwrap();
     assert!(again.check_follows(&made).is_ok());
     let id = |of: &Definition, name: &str| of.field(name).map(|field| field.id);
     assert_ne!(id(&made, "spent_1h"), id(&again, "spent_1h"), "it may hold what no view knows");
@@ -402,28 +403,33 @@ fn fields_of_others_are_not_taken_and_what_was_left_behind_is_made_anew() {
 }
 
 #[test]
-fn an_emission_is_altered_with_its_view() {
-    let (spec, view, to) = emitted();
-    let is_emitted = |field| to_of(&view).is_to(to.store, field);
+fn materialization_is_altered_with_its_view() {
+    let (spec, view, to) = materialized();
+    let is_materialized = |field| to_of(&view).is_to(to.store, field);
     let next_store = |spec: &ViewSpec, to: &Definition| {
-        let silent = ViewSpec { emission: None, ..spec.clone() };
-        let silent = emitting(&silent, Some(&view), to).unwrap();
-        spec.emission.as_ref().unwrap().altered_store(&silent, Some(&view), to, &is_emitted)
+        let silent = ViewSpec { materialization: None, ..spec.clone() };
+        let silent = materializing(&silent, Some(&view), to).unwrap();
+        spec.materialization.as_ref().unwrap().altered_store(
+            &silent,
+            Some(&view),
+            to,
+            &is_materialized,
+        )
     };
     // A renamed field stays the view's field.
     let rename = Alteration::RenameField { from: "orders".to_owned(), to: "all_orders".to_owned() };
     let to = to.altered(&[rename]).unwrap();
     assert_eq!(next_store(&spec, &to).unwrap(), to, "it has all");
-    assert_eq!(emitting(&spec, Some(&view), &to).unwrap(), view);
+    assert_eq!(materializing(&spec, Some(&view), &to).unwrap(), view);
 
     let mut more = spec.clone();
     more.features.remove(1);
     more.features.push(feature("weight", AggregateKind::Max, Some("weight")));
-    more.emission.as_mut().unwrap().grace_us = 0;
+    more.materialization.as_mut().unwrap().expiry_grace_us = 0;
     let next = next_store(&more, &to).unwrap();
     assert_eq!(next.fields.len(), to.fields.len() + 2);
-    let altered = emitting(&more, Some(&view), &next).unwrap();
-    assert_eq!((altered.version, to_of(&altered).grace_us), (SchemaVersion(2), 0));
+    let altered = materializing(&more, Some(&view), &next).unwrap();
+    assert_eq!((altered.version, to_of(&altered).expiry_grace_us), (SchemaVersion(2), 0));
     let names = altered.view().unwrap().outputs().into_iter().map(|output| output.name);
     for (name, id) in names.zip(&to_of(&altered).fields) {
         assert_eq!(next.field(&name).unwrap().id, *id);
@@ -435,12 +441,12 @@ fn an_emission_is_altered_with_its_view() {
     wider.features[1].kind = AggregateKind::Average;
     assert_eq!(next_store(&wider, &to).unwrap_err().code(), ErrorCode::InvalidArgument);
     let elsewhere = Definition { store: StoreId(21), ..to.clone() };
-    let moved = emitting(&spec, Some(&view), &elsewhere);
-    assert_eq!(fault(moved), Some((ViewPart::Emission, ErrorCode::InvalidArgument)));
-    let silent = ViewSpec { emission: None, ..spec };
-    let silent = emitting(&silent, Some(&view), &to).unwrap();
+    let moved = materializing(&spec, Some(&view), &elsewhere);
+    assert_eq!(error_of(moved), Some((ViewSpecPath::Materialization, ErrorCode::InvalidArgument)));
+    let silent = ViewSpec { materialization: None, ..spec };
+    let silent = materializing(&silent, Some(&view), &to).unwrap();
     assert_eq!(
-        (silent.version, silent.view().unwrap().emission.as_ref()),
+        (silent.version, silent.view().unwrap().materialization.as_ref()),
         (SchemaVersion(2), None)
     );
 }
@@ -454,22 +460,22 @@ fn document_key(values: &[Value]) -> (KeyType, Vec<u8>) {
     }
     let view = ViewSpec {
         name: "counts".to_owned(),
-        stream: "events".to_owned(),
-        group_by: names.clone(),
+        source: "events".to_owned(),
+        entity: names.clone(),
         features: vec![feature("n", AggregateKind::Count, None)],
-        windows: vec![window("", Window::Lifetime)],
+        windows: vec![window("", Window::Unbounded)],
         ..ViewSpec::default()
     };
     let definition = view.define(StoreId(9), &stream.define(StoreId(5)).unwrap(), &store).unwrap();
     let view = definition.view().unwrap();
-    let place = |id: FieldId| view.group_by.iter().position(|column| *column == id);
+    let place = |id: FieldId| view.entity.iter().position(|column| *column == id);
     let key = view.document_key(&|id| values.get(place(id)?));
     assert_eq!(view.document_key(&|id| values.get(place(id)? + 1)), None, "of no group");
     (view.document_key_type(&definition), key.unwrap())
 }
 
 #[test]
-fn a_group_is_a_document_of_the_key_that_people_would_give_it() {
+fn group_document_has_the_natural_key_of_its_values() {
     let text = |key: &str| (KeyType::String, key.as_bytes().to_vec());
     assert_eq!(document_key(&["a:b".into()]), text("a:b"));
     assert_eq!(document_key(&[Value::Bytes(vec![0, 255])]), (KeyType::Bytes, vec![0, 255]));
@@ -492,7 +498,7 @@ fn a_group_is_a_document_of_the_key_that_people_would_give_it() {
 }
 
 #[test]
-fn no_two_groups_are_one_document() {
+fn distinct_groups_have_distinct_document_keys() {
     let parts = ["", ":", r"\", "a", "a:", ":a", r"\:", r":\", r"a\", r"\\"];
     let mut seen = std::collections::BTreeMap::new();
     for one in parts {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::clock::Timestamp;
-use forebay_core::fields::Fields;
 use forebay_core::id::{
     Epoch, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
 };
@@ -192,11 +192,11 @@ impl Meta {
         let (checksums, rest) = bytes.split_at(8 * counts.all_blocks() as usize);
         let checksums = checksums.as_chunks::<8>().0.iter();
         let checksums = checksums.map(|checksum| u64::from_le_bytes(*checksum)).collect();
-        let mut fields = Fields::new(rest, too_early);
+        let mut reader = ByteReader::new(rest, too_early);
         let mut extents = Vec::with_capacity(counts.extents as usize);
         let (mut first_in_file, mut behind) = (0, 0);
         for _ in 0..counts.extents {
-            let (first, blocks) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
+            let (first, blocks) = (u64::from(reader.u32()?), u64::from(reader.u32()?));
             if first < behind || blocks == 0 {
                 return Err(damaged("the blocks are out of order"));
             }
@@ -207,9 +207,9 @@ impl Meta {
             return Err(damaged("there are more or fewer blocks than the header says"));
         }
         let expiries =
-            (0..counts.groups).map(|_| Ok(fields.u64()? as i64)).collect::<Result<_>>()?;
-        let segments = (0..counts.segments).map(|_| segment(&mut fields)).collect::<Result<_>>()?;
-        Ok(Self { checksums, extents, expiries, segments, state: fields.rest().to_vec() })
+            (0..counts.groups).map(|_| Ok(reader.u64()? as i64)).collect::<Result<_>>()?;
+        let segments = (0..counts.segments).map(|_| segment(&mut reader)).collect::<Result<_>>()?;
+        Ok(Self { checksums, extents, expiries, segments, state: reader.rest().to_vec() })
     }
 }
 
@@ -224,7 +224,7 @@ pub(super) fn encode_header(header: &ImageHeader) -> Vec<u8> {
     bytes.extend(partition.partition.0.to_le_bytes());
     bytes.extend(partitions.0.to_le_bytes());
     bytes.extend(progress.position.epoch.0.to_le_bytes());
-    bytes.extend(progress.position.place.to_le_bytes());
+    bytes.extend(progress.position.index_in_entry.to_le_bytes());
     bytes.extend(0_u16.to_le_bytes());
     bytes.extend(progress.position.offset.0.to_le_bytes());
     bytes.extend(progress.offset_applied.0.to_le_bytes());
@@ -255,8 +255,8 @@ pub(super) fn encode_header(header: &ImageHeader) -> Vec<u8> {
 /// `Unsupported` for a format that this build does not know; `Corrupt`.
 pub(super) fn decode_header(bytes: &BlockBytes) -> Result<ImageHeader> {
     let (body, checksum) = bytes.split_at(BLOCK - 8);
-    let mut fields = Fields::new(body, too_early);
-    let (magic, version) = (fields.u32()?, fields.u16()?);
+    let mut reader = ByteReader::new(body, too_early);
+    let (magic, version) = (reader.u32()?, reader.u16()?);
     if magic != MAGIC {
         return Err(damaged("the file does not begin with the magic of an image"));
     }
@@ -268,12 +268,12 @@ pub(super) fn decode_header(bytes: &BlockBytes) -> Result<ImageHeader> {
         );
         return Err(Error::unsupported(message));
     }
-    if Fields::new(checksum, too_early).u64()? != xxh3_64(body) || fields.u16()? != 0 {
+    if ByteReader::new(checksum, too_early).u64()? != xxh3_64(body) || reader.u16()? != 0 {
         return Err(damaged("the header fails its checksum"));
     }
-    let header = ImageHeader { format_version: version, ..take_header(&mut fields)? };
+    let header = ImageHeader { format_version: version, ..take_header(&mut reader)? };
     let has_parity = header.counts.parities > 0;
-    match fields.rest().iter().all(|byte| *byte == 0) && (version == FORMAT_VERSION || !has_parity)
+    match reader.rest().iter().all(|byte| *byte == 0) && (version == FORMAT_VERSION || !has_parity)
     {
         true => Ok(header),
         false => Err(damaged("bytes follow the header")),
@@ -292,8 +292,8 @@ fn too_early() -> Error {
     damaged("the file ends too early")
 }
 
-fn segment(fields: &mut Fields<'_>) -> Result<SegmentAt> {
-    let [address, bytes, used, live] = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+fn segment(reader: &mut ByteReader<'_>) -> Result<SegmentAt> {
+    let [address, bytes, used, live] = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
     let (bytes, is_open) = (bytes & !SEGMENT_OPEN, bytes & SEGMENT_OPEN != 0);
     if live > used || used > bytes {
         return Err(damaged("a segment holds more bytes than its length"));
@@ -301,27 +301,27 @@ fn segment(fields: &mut Fields<'_>) -> Result<SegmentAt> {
     Ok(SegmentAt { address, bytes, used, live, is_open })
 }
 
-fn take_header(fields: &mut Fields<'_>) -> Result<ImageHeader> {
-    let store = StoreId(fields.u64()?);
-    let partition = PartitionRef { store, partition: PartitionId(fields.u32()?) };
-    let partitions = PartitionCount(fields.u32()?);
-    let (epoch, place, _) = (Epoch(fields.u32()?), fields.u16()?, fields.u16()?);
-    let position = Position { epoch, offset: Offset(fields.u64()?), place };
-    let offset_applied = Offset(fields.u64()?);
-    let partition_time = Timestamp::from_micros(fields.u64()? as i64);
-    let (schema_version, _) = (SchemaVersion(fields.u32()?), fields.u32()?);
+fn take_header(reader: &mut ByteReader<'_>) -> Result<ImageHeader> {
+    let store = StoreId(reader.u64()?);
+    let partition = PartitionRef { store, partition: PartitionId(reader.u32()?) };
+    let partitions = PartitionCount(reader.u32()?);
+    let (epoch, index_in_entry, _) = (Epoch(reader.u32()?), reader.u16()?, reader.u16()?);
+    let position = Position { epoch, offset: Offset(reader.u64()?), index_in_entry };
+    let offset_applied = Offset(reader.u64()?);
+    let partition_time = Timestamp::from_micros(reader.u64()? as i64);
+    let (schema_version, _) = (SchemaVersion(reader.u32()?), reader.u32()?);
     let progress = Progress { position, offset_applied, partition_time, schema_version };
     let usage = PartitionUsage {
-        documents: fields.u64()?,
-        key_bytes: fields.u64()?,
-        row_bytes: fields.u64()?,
-        memory_bytes: fields.u64()?,
+        documents: reader.u64()?,
+        key_bytes: reader.u64()?,
+        row_bytes: reader.u64()?,
+        memory_bytes: reader.u64()?,
     };
-    let (hash_seed, root, blocks) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let (hash_seed, root, blocks) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let [extents, groups, segments, state_bytes] =
-        [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
+        [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
     let metadata = ImageMetadata { partition, partitions, progress, usage };
-    let (meta_checksum, parities) = (fields.u64()?, fields.u64()?);
+    let (meta_checksum, parities) = (reader.u64()?, reader.u64()?);
     let counts = Counts { blocks, extents, groups, segments, state_bytes, parities };
     let format_version = FORMAT_VERSION;
     Ok(ImageHeader { metadata, format_version, hash_seed, root, counts, meta_checksum })
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parity_is_a_sixty_fourth_and_bounded() {
+    fn parity_is_one_64th_of_the_image_and_bounded() {
         let expected = [(0, 0), (1, 1), (64, 1), (65, 2), (131_072, 2_048), (BLOCKS_MAX, 2_048)];
         for (blocks, parities) in expected {
             assert_eq!(parities_for(blocks), parities, "{blocks}");

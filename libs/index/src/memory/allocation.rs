@@ -25,8 +25,8 @@ pub(super) const GATHERED_SHARE: u64 = 256;
 const GATHERED_BYTES_MAX: u64 = 1024 * 1024;
 /// Number of chunks left by readers that one call frees: small chunks, or a sixteenth as many
 /// blocks.
-pub(super) const SETTLED_PER_CALL: usize = 64;
-const SETTLED_BLOCK: usize = 16;
+pub(super) const FREED_PER_CALL: usize = 64;
+const FREED_BLOCK: usize = 16;
 
 impl Memory {
     /// Takes over the chunks that an image's table uses, as start and bytes each: all other opened
@@ -74,7 +74,7 @@ impl Memory {
 
     fn take_chunk(&self, order: u8) -> Result<Chunk> {
         let mut state = self.state();
-        self.settle_some(&mut state, SETTLED_PER_CALL);
+        self.free_left_up_to(&mut state, FREED_PER_CALL);
         let taken = match state.free.take(order) {
             Some(taken) => taken,
             None => self.allocate_anew(&mut state, order)?,
@@ -151,18 +151,18 @@ impl Memory {
     }
 
     /// Frees some of the chunks that readers have left, unless another writer is doing so.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn free_left(&self) {
         if let Some(mut state) = self.state.try_lock() {
-            self.settle_some(&mut state, SETTLED_PER_CALL);
+            self.free_left_up_to(&mut state, FREED_PER_CALL);
         }
     }
 
-    pub(super) fn settle_some(&self, state: &mut State, most: usize) {
+    pub(super) fn free_left_up_to(&self, state: &mut State, most: usize) {
         self.take_left(&mut state.returning);
-        let mut settled = 0_usize;
-        while settled < most {
+        let mut freed = 0_usize;
+        while freed < most {
             let Some(chunk) = state.returning.pop() else { break };
-            settled += if chunk.order < BLOCK_ORDER { 1 } else { SETTLED_BLOCK };
+            freed += if chunk.order < BLOCK_ORDER { 1 } else { FREED_BLOCK };
             self.put_back(state, chunk);
         }
     }

@@ -35,7 +35,7 @@ impl Memory {
         };
         let Err(refused) = opened else { return Ok(state.free.take_fresh(order)) };
         self.wake(state);
-        self.settle_some(state, usize::MAX);
+        self.free_left_up_to(state, usize::MAX);
         for block in state.free.take_warm() {
             self.cool(state, block);
         }
@@ -86,6 +86,6 @@ impl Memory {
         let mut state = self.state();
         self.take_donated_back(&mut state);
         self.wake(&mut state);
-        self.settle_some(&mut state, usize::MAX);
+        self.free_left_up_to(&mut state, usize::MAX);
     }
 }

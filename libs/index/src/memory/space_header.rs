@@ -69,8 +69,8 @@ pub(crate) struct SpaceHeader {
 const DONATED_BLOCKS: u64 = u32::MAX as u64;
 
 impl SpaceHeader {
-    /// Notes the writes that are about to be shown. From here on they will be shown, by this writer
-    /// or a successor.
+    /// Notes the writes that are about to be published. From here on, this writer or a successor
+    /// publishes them.
     pub(crate) fn arm(&self, turn: u64, redo: &Redo) {
         let Redo { list, count, root, serial } = *redo;
         for (word, value) in self.redo.iter().zip([list, count, root, serial]) {
@@ -83,7 +83,7 @@ impl SpaceHeader {
         fence(Ordering::Release);
     }
 
-    /// Notes that all writes are shown.
+    /// Notes that all writes are published.
     pub(crate) fn disarm(&self) {
         schedule::store();
         self.redo_turn.store(0, Ordering::Release);

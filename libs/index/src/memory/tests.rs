@@ -1,13 +1,13 @@
 //! These tests detect chunks that overlap, are lost or keep their pages.
 
 use super::addresses::reserved_of;
-use super::allocation::{GATHERED_SHARE, SETTLED_PER_CALL};
+use super::allocation::{FREED_PER_CALL, GATHERED_SHARE};
 use super::free::WARM_BLOCKS_MAX;
 use super::geometry::ORDER_MAX;
 use super::*;
 
 #[test]
-fn chunks_are_aligned_apart_and_join_again() {
+fn chunks_are_aligned_disjoint_and_join_again() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let sizes = [1, 8_192, 8_193, 100_000, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES, 70];
     for _ in 0..3 {
@@ -58,7 +58,7 @@ fn free_list_holds_exactly_the_memory_between_chunks() {
 }
 
 #[test]
-fn a_limit_of_addresses_is_left_to_others_for_the_most_part() {
+fn reservation_leaves_most_of_an_address_limit_free() {
     assert_eq!(reserved_of(None, 1), RESERVED_BYTES);
     assert_eq!(reserved_of(Some(u64::MAX), 1), RESERVED_BYTES);
     assert_eq!(reserved_of(Some(20 << 30), 1), 2 << 30);
@@ -88,7 +88,7 @@ fn memory_refuses_chunks_beyond_its_range() {
 }
 
 #[test]
-fn a_range_that_small_chunks_have_used_up_serves_large_ones_again() {
+fn range_used_by_small_chunks_serves_large_chunks_again() {
     let memory = Memory::reserve(16 * BLOCK_BYTES).unwrap();
     for bytes in [CHUNK_BYTES_MIN, BLOCK_BYTES, 8 * BLOCK_BYTES, 100_000, 4 * BLOCK_BYTES] {
         let all = || std::iter::from_fn(|| memory.allocate(bytes).ok());
@@ -100,13 +100,13 @@ fn a_range_that_small_chunks_have_used_up_serves_large_ones_again() {
 }
 
 #[test]
-fn chunks_come_back_a_few_at_a_time_unless_they_are_needed() {
+fn chunks_return_a_few_at_a_time_unless_they_are_needed() {
     let memory = Memory::reserve(16 * BLOCK_BYTES).unwrap();
     let chunks: Vec<_> = (0..1_000).map(|_| memory.allocate(1).unwrap()).collect();
     memory.leave(chunks);
     let before = memory.used_bytes();
-    memory.settle();
-    assert_eq!(before - memory.used_bytes(), SETTLED_PER_CALL as u64 * CHUNK_BYTES_MIN);
+    memory.free_left();
+    assert_eq!(before - memory.used_bytes(), FREED_PER_CALL as u64 * CHUNK_BYTES_MIN);
     let all: Vec<_> = std::iter::from_fn(|| memory.allocate(BLOCK_BYTES).ok()).collect();
     assert_eq!(all.len(), 15);
     memory.release(all);
@@ -114,7 +114,7 @@ fn chunks_come_back_a_few_at_a_time_unless_they_are_needed() {
 }
 
 #[test]
-fn chunks_that_many_threads_leave_all_come_back() {
+fn chunks_left_by_many_threads_all_return() {
     let memory = Memory::reserve(64 * BLOCK_BYTES).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -128,25 +128,25 @@ fn chunks_that_many_threads_leave_all_come_back() {
             });
         }
     });
-    (0..10_000).for_each(|_| memory.settle());
+    (0..10_000).for_each(|_| memory.free_left());
     assert_eq!(memory.used_bytes(), 0);
     assert!(!memory.state().free.holds_small());
 }
 
 #[test]
-fn readers_leave_while_a_writer_has_the_lock() {
+fn readers_leave_while_a_writer_holds_the_lock() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let chunk = memory.allocate(1).unwrap();
     let held = memory.state();
     memory.leave(vec![chunk]);
-    memory.settle();
+    memory.free_left();
     drop(held);
-    memory.settle();
+    memory.free_left();
     assert_eq!(memory.used_bytes(), 0);
 }
 
 #[test]
-fn free_blocks_beyond_a_few_give_their_pages_back() {
+fn surplus_free_blocks_release_their_pages() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let blocks = 4 * WARM_BLOCKS_MAX as u64;
     let chunks: Vec<_> = (0..blocks).map(|_| memory.allocate(BLOCK_BYTES).unwrap()).collect();
@@ -177,7 +177,7 @@ fn pages_of(memory: &Memory, block: u64) -> usize {
 }
 
 #[test]
-fn the_blocks_of_a_large_space_that_come_next_have_their_pages() {
+fn next_blocks_of_a_large_space_are_prefaulted() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let budget = Arc::new(Budget::new());
     memory.charge_to(&budget);
@@ -206,7 +206,7 @@ fn the_blocks_of_a_large_space_that_come_next_have_their_pages() {
 }
 
 #[test]
-fn chunks_out_of_use_are_gathered_until_they_are_a_share_worth_waiting_for() {
+fn unused_chunks_are_gathered_up_to_a_share_of_the_space() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let small = || memory.allocate(CHUNK_BYTES_MIN).unwrap();
     let first = small();

@@ -1,7 +1,7 @@
 //! Creation of shared copies: of those that do not exist yet, and of those that cannot be used.
 
 use forebay_core::id::{PartitionId, StoreId};
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::{ErrorCode, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -9,9 +9,9 @@ use super::directory::SharedCopyDirectory;
 use super::header_file::{HeaderDescription, HeaderFile, PublishedWords, boot_id};
 use super::spaces::{Spaces, header_to_write};
 use crate::generation::Generation;
+use crate::header_words::Status;
 use crate::key::SeededHash;
 use crate::memory::refused;
-use crate::state::Status;
 
 /// Ensures that a partition has a header of this boot.
 pub(crate) fn make(
@@ -66,7 +66,7 @@ pub(super) fn begin_anew(
 ) -> Result<Generation> {
     let before = published.load_generation();
     let fresh = Generation::within(spaces.create(before, hash, addresses, None)?);
-    published.store_phase_release(PartitionPhase::Bootstrapping);
+    published.store_phase_release(Phase::Bootstrapping);
     let turn = published.prepare(&fresh.status());
     published.store_generation(fresh.space.generation);
     published.take_turn(turn);

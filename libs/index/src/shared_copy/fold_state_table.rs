@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! client: key = client u128 | row = highest u64 | last_seen_us i64 | the 1,024 below it u64 * 16
-//! source: key = partition u32 | row = epoch u32 | offset u64 | place u16
+//! source: key = partition u32 | row = epoch u32 | offset u64 | index_in_entry u16
 //! ```
 
 use std::collections::BTreeSet;
 
 use forebay_core::dedup::ClientWindow;
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{ClientId, PartitionId, Position};
 use forebay_core::{Error, Result};
 
@@ -36,16 +36,16 @@ impl FoldStateTable {
     /// `LimitExceeded`; abandon the table's prepared writes then.
     pub(crate) fn prepare(
         &mut self,
-        applied: &Applied,
+        effects: &FoldEffects,
         state: &PartitionState,
         publishing: PublishTarget<'_>,
     ) -> Result<()> {
         // Each client is written once: two writes would both replace the same record.
-        let clients: BTreeSet<ClientId> = applied.clients.iter().copied().collect();
+        let clients: BTreeSet<ClientId> = effects.clients.iter().copied().collect();
         for client in clients {
             self.prepare_client(client, state.dedup.window(client), publishing)?;
         }
-        applied.sources.iter().try_for_each(|source| {
+        effects.sources.iter().try_for_each(|source| {
             let position = state.sources.get(source).copied();
             self.prepare_source(*source, position.unwrap_or_default(), publishing)
         })

@@ -15,9 +15,8 @@ use std::sync::{Arc, OnceLock};
 use forebay_core::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::header_words::Words;
+use crate::header_words::{Status, Words};
 use crate::memory::refused;
-use crate::state::Status;
 
 /// Bytes of a header file.
 const HEADER_BYTES: usize = 4_096;

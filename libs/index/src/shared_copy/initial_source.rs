@@ -9,16 +9,15 @@
 use std::sync::Arc;
 
 use forebay_core::id::PartitionRef;
-use forebay_core::replica_state::{LogCursor, PartitionPhase, Progress};
+use forebay_core::replica_state::{LogCursor, Phase, Progress};
 use forebay_core::{Error, ErrorCode, Result};
 
 use super::directory::SharedCopyDirectory;
 use super::header_file::{HeaderFile, PublishedWords};
 use super::spaces::Attach;
-use crate::header_words::Words;
+use crate::header_words::{Status, Words};
 use crate::image::Image;
 use crate::space::Space;
-use crate::state::Status;
 use crate::table::Table;
 
 /// The initial source of a partition's reads.
@@ -58,7 +57,7 @@ impl InitialSource {
         let (progress, usage) = (image.metadata().progress, image.metadata().usage);
         let words = Words::new();
         words.publish(&Status { progress, usage, cursor, generation: space.generation });
-        words.store_phase_release(PartitionPhase::Serving);
+        words.store_phase_release(Phase::Serving);
         Ok(Self { published: PublishedWords::Own(Arc::new(words)), space, attach: None })
     }
 
@@ -73,7 +72,7 @@ impl InitialSource {
             Err(error) if error.code() == ErrorCode::NotFound => return Ok(None),
             header => header?,
         };
-        let is_serving = header.words().load_phase_acquire() == PartitionPhase::Serving;
+        let is_serving = header.words().load_phase_acquire() == Phase::Serving;
         let shared = header.words().status();
         let is_of_log = shared.cursor.log_id == image.cursor.log_id;
         let is_behind = is_of_log && shared.progress.offset_applied < image.progress.offset_applied;
@@ -90,6 +89,6 @@ impl InitialSource {
 
     /// Whether the source does not serve yet.
     pub fn is_bootstrapping(&self) -> bool {
-        self.published.load_phase_acquire() == PartitionPhase::Bootstrapping
+        self.published.load_phase_acquire() == Phase::Bootstrapping
     }
 }

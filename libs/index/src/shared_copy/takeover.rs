@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use forebay_core::Result;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{PartitionCount, PartitionRef};
-use forebay_core::replica_state::{PartitionPhase, Progress, ReplicaState};
+use forebay_core::replica_state::{Phase, Progress, ReplicaState};
 
 use super::creation::begin_anew;
 use super::directory::SharedCopyDirectory;
@@ -15,11 +15,11 @@ use super::fold_state_table::FoldStateTable;
 use super::header_file::PublishedWords;
 use super::spaces::header_to_write;
 use crate::generation::{Generation, IN_FOLD_STATE};
+use crate::header_words::Status;
 use crate::key::SeededHash;
-use crate::memory::{Memory, is_spilled, shared_addresses_for};
+use crate::memory::{Memory, Redo, is_spilled, shared_addresses_for};
 use crate::schedule::{self, Fault};
 use crate::space::Space;
-use crate::state::Status;
 use crate::table::Table;
 use crate::writer_state::WriterState;
 
@@ -83,17 +83,14 @@ fn finish_directory_update(memory: &Memory) -> Result<()> {
     Ok(())
 }
 
+/// Takes over a space: finishes the previous owner's writes, and opens the tables.
 fn take_over(space: Arc<Space>, published: &PublishedWords) -> Result<Generation> {
     let (memory, hash) = (space.memory.clone(), space.hash);
     let header = memory.header();
     finish_directory_update(&memory)?;
     let armed = header.armed();
-    if let Some((_, redo)) = armed.filter(|(_, redo)| redo.serial != 0) {
-        schedule::store();
-        header.root.store(redo.root, Ordering::Release);
-        schedule::store();
-        header.serial.store(redo.serial, Ordering::Release);
-    }
+    let redo = armed.map(|(_, redo)| redo);
+    finish_root_switch(&memory, redo);
     // From here on unreferenced memory is free, even if a reader may still be there.
     memory.note_reuse();
     let serial = header.serial.load(Ordering::Acquire);
@@ -105,37 +102,12 @@ fn take_over(space: Arc<Space>, published: &PublishedWords) -> Result<Generation
         fold_state_root,
         fold_state_table::SERIAL,
     )?);
-    for note in memory.noted_segments() {
-        if note.serial != serial && note.serial != fold_state_table::SERIAL {
-            memory.forget_note(note.address);
-        }
-    }
+    forget_unused_segments(&memory, serial);
     let mut used = table.chunks();
     used.extend(fold_state.0.chunks());
-    let is_finished = !schedule::is_planted(Fault::NotFinished);
-    let list = armed.filter(|(_, redo)| redo.count > 0 && is_finished);
-    let items = match list {
-        Some((_, redo)) => {
-            memory.check_opened(redo.list, 8 * redo.count)?;
-            // SAFETY: the list was written before it was armed, and nothing is written in the
-            // meantime.
-            let bytes = unsafe { memory.bytes(redo.list, 8 * redo.count as usize) };
-            bytes.as_chunks::<8>().0.iter().map(|item| u64::from_le_bytes(*item)).collect()
-        }
-        None => Vec::new(),
-    };
+    let items = redo_items(&memory, redo)?;
     memory.adopt(used, None)?;
-    for item in items {
-        // A replaced record may be spilled: then the file and the record's checksum reveal a bad
-        // address.
-        if !is_spilled(item & ADDRESS) {
-            memory.check_opened(item & ADDRESS, 1)?;
-        }
-        match item & IN_FOLD_STATE == 0 {
-            true => table.redo(item)?,
-            false => fold_state.0.redo(item & !IN_FOLD_STATE)?,
-        }
-    }
+    redo_writes(&memory, items, (&mut table, &mut fold_state.0))?;
     if let Some((turn, _)) = armed {
         if published.turn() < turn {
             published.take_turn(turn);
@@ -145,6 +117,58 @@ fn take_over(space: Arc<Space>, published: &PublishedWords) -> Result<Generation
     let mut status: Status = published.status();
     status.usage.memory_bytes = table.bytes() + fold_state.0.bytes();
     Ok(Generation::of(space, table, Some(fold_state), &status))
+}
+
+/// Finishes a begun switch to another root of the table.
+fn finish_root_switch(memory: &Memory, redo: Option<Redo>) {
+    let header = memory.header();
+    if let Some(redo) = redo.filter(|redo| redo.serial != 0) {
+        schedule::store();
+        header.root.store(redo.root, Ordering::Release);
+        schedule::store();
+        header.serial.store(redo.serial, Ordering::Release);
+    }
+}
+
+/// Forgets the notes of segments that neither the table of this serial nor the fold state uses.
+fn forget_unused_segments(memory: &Memory, serial: u64) {
+    for note in memory.noted_segments() {
+        if note.serial != serial && note.serial != fold_state_table::SERIAL {
+            memory.forget_note(note.address);
+        }
+    }
+}
+
+/// Returns the items of the writes that may be half done.
+fn redo_items(memory: &Memory, redo: Option<Redo>) -> Result<Vec<u64>> {
+    let is_finished = !schedule::is_planted(Fault::NotFinished);
+    let Some(redo) = redo.filter(|redo| redo.count > 0 && is_finished) else {
+        return Ok(Vec::new());
+    };
+    memory.check_opened(redo.list, 8 * redo.count)?;
+    // SAFETY: the list was written before it was armed, and nothing is written in the meantime.
+    let bytes = unsafe { memory.bytes(redo.list, 8 * redo.count as usize) };
+    Ok(bytes.as_chunks::<8>().0.iter().map(|item| u64::from_le_bytes(*item)).collect())
+}
+
+/// Finishes the writes of these items, in the table and in the table of the fold state.
+fn redo_writes(
+    memory: &Memory,
+    items: Vec<u64>,
+    (table, fold_state): (&mut Table, &mut Table),
+) -> Result<()> {
+    for item in items {
+        // A replaced record may be spilled: then the file and the record's checksum reveal a bad
+        // address.
+        if !is_spilled(item & ADDRESS) {
+            memory.check_opened(item & ADDRESS, 1)?;
+        }
+        match item & IN_FOLD_STATE == 0 {
+            true => table.redo(item)?,
+            false => fold_state.redo(item & !IN_FOLD_STATE)?,
+        }
+    }
+    Ok(())
 }
 
 /// The address bits of an item.
@@ -166,6 +190,6 @@ fn resume(
     state.drop_all_count = cursor.drop_all_count;
     taken.fold_state.as_ref()?.restore(&mut state).ok()?;
     let phase = published.load_phase_acquire();
-    let is_used = cursor.opened.is_some() && phase != PartitionPhase::Poisoned;
+    let is_used = cursor.opened.is_some() && phase != Phase::Poisoned;
     is_used.then_some(ReplicaState { state, cursor, phase })
 }

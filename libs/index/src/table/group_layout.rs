@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_the_same_as_a_word_an_entry_and_a_chunk() {
+    fn group_reference_converts_to_word_entry_and_chunk() {
         for (address, is_inline) in [(1 << 21, false), (1 << 21, true), ((1 << 42) - 32_768, true)]
         {
             let chunk = Chunk::from_image(address, bytes(is_inline)).unwrap();

@@ -159,7 +159,7 @@ mod tests {
     use crate::memory::{CHUNK_BYTES_MIN, Chunk};
 
     #[test]
-    fn groups_are_found_by_the_place_that_they_got() {
+    fn groups_are_found_by_index() {
         let address = |place: usize| (1 << 21) + place as u64 * CHUNK_BYTES_MIN;
         let mut groups = Groups::default();
         assert!(groups.is_empty());

@@ -209,7 +209,7 @@ mod tests {
     use crate::memory::RESERVED_BYTES;
 
     #[test]
-    fn a_record_takes_as_many_bytes_as_it_says() {
+    fn record_occupies_its_stated_bytes() {
         let memory = Memory::reserve(RESERVED_BYTES).unwrap();
         let chunk = memory.allocate(64 * 1_024).unwrap();
         for length in [0, 1, 127, 128, 16_383, 16_384] {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filler_is_a_record_of_exactly_its_bytes() {
+    fn filler_is_a_record_of_exactly_its_bytes() {
         assert_eq!(filler(0), Some(Vec::new()));
         assert_eq!(filler(1), None);
         let memory = Memory::reserve(RESERVED_BYTES).unwrap();

@@ -135,7 +135,7 @@ impl Table {
     /// where they are.
     fn spill_records(&mut self, records: &[(u64, u64)]) -> Result<u64> {
         let (memory, scratch) = (self.memory.clone(), Scratch::default());
-        let (mut living, mut walked, mut room) = (Vec::new(), 0, 0);
+        let (mut live, mut walked, mut room) = (Vec::new(), 0, 0);
         for (address, hash) in records {
             // SAFETY: as in `records_ahead`.
             let record = unsafe { record(&memory, *address, &scratch) }?;
@@ -143,20 +143,20 @@ impl Table {
             let slot = self.group(*hash)?.and_then(|group| group.slot_of(*hash, *address));
             if let Some(slot) = slot {
                 room += spilled_record::bytes_max(record.key.len(), record.row.len());
-                living.push((slot, *hash, *address, record));
+                live.push((slot, *hash, *address, record));
             }
         }
-        if !living.is_empty() {
+        if !live.is_empty() {
             let start = self.segments.room_to_spill(&memory, room)?;
             let (mut bytes, mut words) = (Vec::with_capacity(room as usize), Vec::new());
-            for (_, hash, _, record) in &living {
+            for (_, hash, _, record) in &live {
                 let at = start + bytes.len() as u64;
                 let length = spilled_record::append(&mut bytes, at, record.key, record.row);
                 words.push(slot::pack(slot::tag_of(*hash), at, length));
             }
             memory.write_spilled(start, &bytes)?;
             self.segments.spilled(bytes.len() as u64);
-            for ((slot, hash, address, record), word) in living.into_iter().zip(words) {
+            for ((slot, hash, address, record), word) in live.into_iter().zip(words) {
                 if let Some(group) = self.group(hash)? {
                     group.store(slot, word);
                 }

@@ -501,7 +501,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_is_found_by_each_address_in_it_and_by_none_once_it_is_gone() {
+    fn segment_is_found_by_its_addresses_until_it_is_removed() {
         const SPILLED: u64 = 1 << 42;
         let (small, large) = (CHUNK_BYTES_MIN, 2 * BLOCK_BYTES);
         let starts = [

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_end_in_an_error_and_nothing_else() {
+    fn arbitrary_spill_bytes_are_always_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let memory = Memory::reserve(RESERVED_BYTES).unwrap();
         memory.spill_to(SpillPlace::Unnamed(dir.path().to_owned()));

@@ -113,7 +113,7 @@ fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
 }
 
 #[test]
-fn a_long_history_leaves_what_a_map_has() {
+fn table_equals_a_map_after_a_long_history() {
     let (seen, mut number) = (TableWorld::new(), numbers(1));
     let (mut table, mut model) = (seen.table(), HashMap::<Vec<u8>, Vec<u8>>::new());
     for step in 0..120_000_u64 {
@@ -158,7 +158,7 @@ fn a_long_history_leaves_what_a_map_has() {
 }
 
 #[test]
-fn each_new_key_moves_one_group_at_most() {
+fn each_new_key_moves_at_most_one_group() {
     let seen = TableWorld::new();
     let mut table = seen.table();
     for key in 0..60_000_u32 {
@@ -173,7 +173,7 @@ fn each_new_key_moves_one_group_at_most() {
 }
 
 #[test]
-fn a_group_of_deleted_slots_is_written_anew_and_not_split() {
+fn group_of_deleted_slots_is_rewritten_and_not_split() {
     let seen = TableWorld::new();
     let mut table = seen.table();
     for key in 0..20_000_u32 {
@@ -186,7 +186,7 @@ fn a_group_of_deleted_slots_is_written_anew_and_not_split() {
 }
 
 #[test]
-fn rows_of_every_size_come_back() {
+fn rows_of_every_size_round_trip() {
     let seen = TableWorld::new();
     let mut table = seen.table();
     let sizes = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 5_000_000];
@@ -203,7 +203,7 @@ fn rows_of_every_size_come_back() {
 }
 
 #[test]
-fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
+fn guard_pins_only_its_retired_memory() {
     let seen = TableWorld::new();
     let mut table = seen.table();
     table.insert(b"key", &[7; 100], seen.publishing()).unwrap();
@@ -227,7 +227,7 @@ fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
 }
 
 #[test]
-fn readers_beside_growth_and_reclaim_miss_nothing() {
+fn readers_during_growth_and_reclaim_miss_no_document() {
     const LASTING: u32 = 500;
     let (seen, done) = (TableWorld::new(), AtomicBool::new(false));
     let mut table = seen.table();
@@ -332,7 +332,7 @@ fn table_without_memory_loses_and_leaks_nothing() {
 }
 
 #[test]
-fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
+fn reader_of_a_split_group_finds_its_former_records() {
     let seen = TableWorld::new();
     let mut table = seen.table();
     let old: Vec<_> = (0..800_u32).map(u32::to_le_bytes).collect();
@@ -404,7 +404,7 @@ fn chunks_retired_under_many_readers_return_without_another_retirement() {
 }
 
 #[test]
-fn deletes_give_segments_back() {
+fn deletes_release_segments() {
     let seen = TableWorld::new();
     let mut table = seen.table();
     let row = vec![7; 3_000_000];

@@ -1,4 +1,4 @@
-//! The writes of one entry: prepared first, then shown.
+//! The writes of one entry: prepared first, then published.
 //!
 //! Preparing finds each key, reserves slots for new keys and appends the records, which no reader
 //! sees yet. If there is no memory for all of the entry, all of it is abandoned and nothing has
@@ -116,7 +116,7 @@ impl Table {
         })
     }
 
-    /// Finishes an item of an earlier writer's list, whether or not that writer had shown it.
+    /// Finishes an item of an earlier writer's list, whether or not that writer had published it.
     ///
     /// # Errors
     /// `Corrupt`, `Internal` for an impossible item.

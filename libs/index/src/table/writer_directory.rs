@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_those_of_one_list(splits in prop::collection::vec(any::<u64>(), 0..2_000)) {
+        fn writer_directory_equals_a_list(splits in prop::collection::vec(any::<u64>(), 0..2_000)) {
             let (mut places, mut list) = (WriterDirectory::default(), vec![0; 1 << DEPTH]);
             places.point(0, 0, 0);
             let mut depths = vec![0];

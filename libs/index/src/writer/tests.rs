@@ -32,7 +32,7 @@ fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
     let schema = Arc::new(SchemaAt { definition, layout });
     let index = Index::within(8 << 20, [schema], [PartitionId(0)], 7).unwrap();
     let mut writer = index.writer(PartitionId(0)).unwrap();
-    writer.set_phase(PartitionPhase::Serving);
+    writer.set_phase(Phase::Serving);
     (index, writer, row)
 }
 
@@ -46,19 +46,19 @@ fn key(n: usize) -> Key {
     Key::from_identity_bytes(format!("key-{n:05}").as_bytes())
 }
 
-fn apply(writer: &mut PartitionWriter, applied: &Applied, offset: u64) -> Result<()> {
+fn apply(writer: &mut PartitionWriter, effects: &FoldEffects, offset: u64) -> Result<()> {
     let at = writer.partition_ref().at;
     let mut state = PartitionState::new(at, forebay_core::id::PartitionCount(1));
     state.offset_applied = Offset(offset);
-    writer.apply(applied, &state)
+    writer.apply(effects, &state)
 }
 
 #[test]
-fn the_lines_of_the_memory_end_where_it_ends_and_groups_that_move_are_counted() {
+fn memory_lines_end_with_the_memory_and_moved_groups_are_counted() {
     let (index, mut writer, row) = small_index();
     assert_eq!(index.memory_lines().unwrap().counts(), [0]);
     let writes = (0..3_000).map(|n| (key(n), Some(row(10)))).collect();
-    apply(&mut writer, &Applied { writes, ..Applied::default() }, 1).unwrap();
+    apply(&mut writer, &FoldEffects { writes, ..FoldEffects::default() }, 1).unwrap();
     assert_eq!(writer.groups_moved_max(), 1);
     let lines = index.memory_lines().unwrap();
     let count = lines.counts()[0];
@@ -69,15 +69,15 @@ fn the_lines_of_the_memory_end_where_it_ends_and_groups_that_move_are_counted() 
 }
 
 #[test]
-fn an_entry_that_drops_all_and_finds_no_memory_leaves_everything_as_it_was() {
+fn drop_all_entry_without_memory_changes_nothing() {
     let (index, mut writer, row) = small_index();
     let writes = (0..100).map(|n| (key(n), Some(row(10)))).collect();
-    apply(&mut writer, &Applied { writes, ..Applied::default() }, 1).unwrap();
+    apply(&mut writer, &FoldEffects { writes, ..FoldEffects::default() }, 1).unwrap();
     let (progress, usage) = (writer.progress(), writer.usage());
     let before = used(&index);
 
     let writes = (0..20).map(|n| (key(n), Some(row(700_000)))).collect();
-    let too_much = Applied { drop_all: true, writes, ..Applied::default() };
+    let too_much = FoldEffects { drop_all: true, writes, ..FoldEffects::default() };
     let error = apply(&mut writer, &too_much, 2).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded);
     assert_eq!((writer.progress(), writer.usage()), (progress, usage));
@@ -91,36 +91,37 @@ fn an_entry_that_drops_all_and_finds_no_memory_leaves_everything_as_it_was() {
     }
     // The attempt leaves nothing behind, and the partition continues.
     let writes = vec![(key(0), None)];
-    apply(&mut writer, &Applied { writes, ..Applied::default() }, 3).unwrap();
+    apply(&mut writer, &FoldEffects { writes, ..FoldEffects::default() }, 3).unwrap();
     assert_eq!(used(&index), before);
-    apply(&mut writer, &Applied { drop_all: true, ..Applied::default() }, 4).unwrap();
+    apply(&mut writer, &FoldEffects { drop_all: true, ..FoldEffects::default() }, 4).unwrap();
     assert_eq!((writer.usage(), used(&index)), (PartitionUsage::default(), 0));
 }
 
 #[test]
-fn a_position_is_never_ahead_of_what_was_applied() {
+fn position_is_never_ahead_of_the_applied_writes() {
     let (_index, mut writer, row) = small_index();
     let writes = (0..20).map(|n| (key(n), Some(row(700_000)))).collect();
-    let error = apply(&mut writer, &Applied { writes, ..Applied::default() }, 9).unwrap_err();
+    let error =
+        apply(&mut writer, &FoldEffects { writes, ..FoldEffects::default() }, 9).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded);
     assert_eq!(writer.progress(), Progress::START);
 }
 
 #[test]
-fn a_budget_is_never_exceeded_and_goes_on_when_it_is_raised() {
+fn memory_budget_is_never_exceeded_and_a_raised_budget_admits_writes() {
     let (index, mut writer, row) = small_index();
     let budget = 2 << 20;
     index.limit_memory(budget);
-    let write = |n: usize, bytes| Applied {
+    let write = |n: usize, bytes| FoldEffects {
         writes: vec![(key(n), Some(row(bytes)))],
-        ..Applied::default()
+        ..FoldEffects::default()
     };
     let mut n = 0;
     let refused = loop {
-        let applied = apply(&mut writer, &write(n, 30_000), n as u64 + 1);
+        let effects = apply(&mut writer, &write(n, 30_000), n as u64 + 1);
         let memory = index.metrics().memory;
         assert!(memory.used <= budget, "{memory:?}");
-        match applied {
+        match effects {
             Ok(()) => n += 1,
             Err(error) => break error,
         }
@@ -130,7 +131,8 @@ fn a_budget_is_never_exceeded_and_goes_on_when_it_is_raised() {
     assert!(n > 20, "{n} rows of 30 kB in 2 MiB");
     assert_eq!(writer.usage().documents, n as u64);
     // A replacing document needs room for both; a removed document makes room.
-    let gone = Applied { writes: (0..n).map(|n| (key(n), None)).collect(), ..Applied::default() };
+    let gone =
+        FoldEffects { writes: (0..n).map(|n| (key(n), None)).collect(), ..FoldEffects::default() };
     apply(&mut writer, &gone, n as u64 + 1).unwrap();
     index.limit_memory(2 * budget);
     (0..n).for_each(|at| apply(&mut writer, &write(at, 30_000), (n + at) as u64 + 2).unwrap());

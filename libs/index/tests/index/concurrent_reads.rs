@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::support::*;
 use forebay_core::ErrorCode;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::fold::Applied;
+use forebay_core::fold::FoldEffects;
 use forebay_core::id::{ClientId, Offset, PartitionId};
 use forebay_core::key::Key;
 use forebay_core::partition::partition_of;
@@ -58,7 +58,7 @@ fn changes(store: &mut Store, to: PartitionId, n: u64, marker: &str) -> Vec<Chan
 
 fn rebuild(store: &mut Store, id: PartitionId) {
     let followed = store.partitions.get_mut(&id).unwrap();
-    let mut copied = Applied::default();
+    let mut copied = FoldEffects::default();
     followed
         .writer
         .visit_rows(|key, row| {
@@ -144,6 +144,16 @@ fn scan_all(index: &Index) -> usize {
     }
 }
 
+/// Checks that no partition has fallen behind its position of before.
+fn check_positions(index: &Index, served: &mut [Offset]) {
+    for (id, served) in served.iter_mut().enumerate() {
+        let status = index.status(PartitionId(id as u32)).unwrap();
+        assert!(status.progress.offset_applied >= *served, "a position fell");
+        assert!(status.progress.position.offset.0 <= status.progress.offset_applied.0);
+        *served = status.progress.offset_applied;
+    }
+}
+
 fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
     let lasting = keys();
     let fields: Vec<_> = ["a", "b", "c"].map(GatherField::new).into();
@@ -154,12 +164,7 @@ fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
     let mut read = vec![-1_i64; KEYS];
     loop {
         let last_round = done.load(Ordering::Acquire);
-        for (id, served) in served.iter_mut().enumerate() {
-            let status = index.status(PartitionId(id as u32)).unwrap();
-            assert!(status.progress.offset_applied >= *served, "a position fell");
-            assert!(status.progress.position.offset.0 <= status.progress.offset_applied.0);
-            *served = status.progress.offset_applied;
-        }
+        check_positions(index, &mut served);
         let floor = |key: &str| served[partition(key).0 as usize].0 as i64 - 1;
         let view = index.view(at(0));
         let mut values = vec![0.0; 3 * KEYS];
@@ -181,7 +186,7 @@ fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
                 assert_eq!(read[place].max(floor(&lasting[place])), -1, "a document vanished");
             }
         }
-        view.multi_get(&lasting[..], |place, answer| {
+        view.get_many(&lasting[..], |place, answer| {
             let KeyAnswer::Found(row) = answer else {
                 assert_eq!(read[place], -1, "a document vanished");
                 return Ok(());
@@ -213,7 +218,7 @@ fn spec_of_numbers() -> StoreSpec {
 }
 
 #[test]
-fn no_reader_ever_sees_a_mixed_document_or_a_falling_position() {
+fn readers_never_see_a_mixed_document_or_a_decreasing_position() {
     read_beside_writes(Store::new(spec_of_numbers()));
 }
 
@@ -256,12 +261,12 @@ fn read_beside_writes(mut store: Store) {
 }
 
 #[test]
-fn no_document_is_missed_while_generations_take_turns() {
+fn no_document_is_missed_during_rebuilds() {
     read_beside_rebuilds(Store::new(spec(1, &[("a", INT64)])), 20_000);
 }
 
 #[test]
-fn no_document_is_missed_while_files_take_turns() {
+fn no_document_is_missed_during_rebuilds_of_a_shared_copy() {
     let dir = tempfile::tempdir().unwrap();
     read_beside_rebuilds(Store::shared(spec(1, &[("a", INT64)]), dir.path()), 100);
 }
@@ -304,7 +309,7 @@ fn read_beside_rebuilds(mut store: Store, swaps: u32) {
 /// assembled wrongly.
 #[test]
 #[should_panic(expected = "a mixed document")]
-fn a_mixed_document_would_be_noticed() {
+fn mixed_document_would_be_noticed() {
     let fields = [("a", INT64), ("b", INT64), ("c", INT64), ("marker-0", INT64)];
     let mut store = Store::new(spec(1, &fields));
     let set =

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use forebay_core::ErrorCode;
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::row::Presence;
 use forebay_core::schema::{Alteration, FieldSpec};
 use forebay_core::value::{FieldType, Value, VectorType};
@@ -48,7 +48,7 @@ fn filled() -> Store {
 }
 
 #[test]
-fn columns_rows_defaults_and_masks_lie_where_the_plan_says() {
+fn columns_rows_defaults_and_masks_follow_the_plan() {
     let store = filled();
     let mut wanted = fields(&["score", "half", "flag", "tiny"]);
     wanted[1].default = Some(Value::VectorF32(vec![7.0, 8.0]));
@@ -79,7 +79,7 @@ fn columns_rows_defaults_and_masks_lie_where_the_plan_says() {
 }
 
 #[test]
-fn lossy_pairs_convert_only_when_asked() {
+fn lossy_conversions_need_an_explicit_request() {
     let store = filled();
     let refused = |name: &'static str, result: Result<(), forebay_core::Error>| {
         let error = result.unwrap_err();
@@ -136,7 +136,7 @@ fn defaults_come_from_the_call_then_the_schema_then_zero() {
 }
 
 #[test]
-fn an_out_that_is_too_small_is_refused_before_anything_is_written() {
+fn too_small_output_is_refused_before_anything_is_written() {
     let store = filled();
     let plan = store.index.plan_gather::<f32>(&fields(&["score", "half"]), Conversion::Exact);
     let plan = plan.unwrap();
@@ -159,7 +159,7 @@ fn an_out_that_is_too_small_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_plan_survives_evolution_and_a_value_that_no_longer_fits_is_refused() {
+fn plan_survives_schema_changes_and_refuses_values_that_no_longer_fit() {
     let mut store = filled();
     let plan = store.index.plan_gather::<f32>(&fields(&["score", "flag"]), Conversion::Exact);
     let plan = plan.unwrap();
@@ -182,12 +182,12 @@ fn a_plan_survives_evolution_and_a_value_that_no_longer_fits_is_refused() {
 }
 
 #[test]
-fn keys_without_an_answer_are_a_status_or_an_error_never_a_default() {
+fn keys_without_an_answer_have_a_status_or_an_error_never_a_default() {
     let mut store = Store::following(spec(4, &[("score", FLOAT32)]), |id| id.0 != 3);
     let keys: Vec<_> = (0..4).map(|partition| key_in(partition, 4)).collect();
     let change = store.upsert(&keys[1], &[("score", Some(Value::Float32(1.0)))]);
     store.write(vec![change], 1_000);
-    store.partitions.values_mut().next().unwrap().writer.set_phase(PartitionPhase::Bootstrapping);
+    store.partitions.values_mut().next().unwrap().writer.set_phase(Phase::Bootstrapping);
     let plan = store.index.plan_gather::<f32>(&fields(&["score"]), Conversion::Exact).unwrap();
     let view = store.index.view(at(2_000));
     let mut values = [9.0; 4];
@@ -209,7 +209,7 @@ fn keys_without_an_answer_are_a_status_or_an_error_never_a_default() {
 /// whatever is missing among the fields, in any order of the fields, and in rows of several
 /// versions.
 #[test]
-fn runs_of_fields_give_the_cells_that_each_field_gives() {
+fn runs_of_fields_produce_the_cells_of_single_fields() {
     const V: FieldType = FieldType::Vector(VectorType::F32, 2);
     let names: Vec<String> = (0..11).map(|number| format!("f{number:02}")).collect();
     let mut all: Vec<_> = names.iter().map(|name| (name.as_str(), FLOAT32)).collect();

@@ -10,14 +10,14 @@ use crate::images::{
 };
 use crate::support::{Bytes, INT64, STRING, Store, at, spec};
 use forebay_core::change::{ClientBatch, EntryBody};
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{ClientId, PartitionId};
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
 use forebay_index::{Image, ImageFile};
 
 #[test]
-fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
+fn index_from_an_image_equals_the_index_that_wrote_it() {
     const KEYS: u64 = 6_000;
     let mut first = store();
     write_some(&mut first, KEYS, 0..1_500);
@@ -64,7 +64,7 @@ fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
 
 /// Small documents are in the buckets of their keys; buckets of an image cannot be written.
 #[test]
-fn small_documents_go_on_from_an_image_like_others() {
+fn small_documents_survive_an_image() {
     let mut store = store();
     let write = |store: &mut Store, number: &mut dyn FnMut(u64) -> u64, entries: i64| {
         for entry in 0..entries {
@@ -109,7 +109,7 @@ fn index_from_an_image_removes_expired_documents() {
 }
 
 #[test]
-fn an_image_of_nothing_is_one_too() {
+fn image_of_an_empty_index_is_valid() {
     let mut empty = store();
     let mut copy = gone_on(&empty, mapped(&image_of(&empty)));
     assert_eq!(rows(&copy), []);
@@ -119,7 +119,7 @@ fn an_image_of_nothing_is_one_too() {
 }
 
 #[test]
-fn any_flipped_byte_is_found() {
+fn any_flipped_byte_is_detected() {
     let mut store = store();
     write_some(&mut store, 900, 0..200);
     let bytes = image_of(&store);
@@ -144,7 +144,7 @@ fn any_flipped_byte_is_found() {
 }
 
 #[test]
-fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
+fn damaged_block_is_never_served_and_stops_later_writes() {
     const KEYS: u64 = 3_000;
     let mut store = store();
     write_some(&mut store, KEYS, 0..400);
@@ -184,7 +184,7 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
         assert_eq!(written.unwrap_err().code(), ErrorCode::Corrupt, "block {block}");
         assert_eq!(followed.writer.check_integrity().unwrap_err().code(), ErrorCode::Corrupt);
         let state = followed.state.clone();
-        let applied = followed.writer.apply(&Applied::default(), &state);
+        let applied = followed.writer.apply(&FoldEffects::default(), &state);
         assert_eq!(applied.unwrap_err().code(), ErrorCode::Corrupt);
         refused += usize::from(is_noticed);
         // A generation that is rebuilt from nothing is sound.
@@ -196,7 +196,7 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
 }
 
 #[test]
-fn readers_prove_blocks_while_their_writer_changes_them() {
+fn readers_verify_blocks_while_their_writer_changes_them() {
     const KEYS: u64 = 3_000;
     let mut store = store();
     write_some(&mut store, KEYS, 0..400);
@@ -226,7 +226,7 @@ fn readers_prove_blocks_while_their_writer_changes_them() {
 }
 
 #[test]
-fn an_image_of_something_else_is_refused() {
+fn image_of_another_store_or_partition_is_refused() {
     let mut two = Store::new(spec(2, &[("age", INT64), ("name", STRING)]));
     let key = crate::support::key_in(0, 2);
     let change = two.upsert(&key, &[("age", Some(Value::Int64(1)))]);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::support::*;
 use forebay_core::ErrorCode;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::fold::Applied;
+use forebay_core::fold::FoldEffects;
 use forebay_core::id::{ClientId, FieldId, PartitionCount, PartitionId};
 use forebay_core::key::{Key, KeyValue};
 use forebay_core::partition::partition_of;
@@ -46,7 +46,7 @@ enum Step {
     Widen(usize),
     DropAll,
     /// Brings the newest definition into every partition.
-    Settle,
+    ApplyDefinition,
     Rebuild(u32),
     /// Another owner takes over a partition; shared copies only.
     TakeOver(u32),
@@ -79,7 +79,7 @@ fn step() -> impl Strategy<Value = (Step, i64)> {
         1 => any_field().prop_map(Step::Rename),
         1 => any_field().prop_map(Step::Widen),
         1 => Just(Step::DropAll),
-        1 => Just(Step::Settle),
+        1 => Just(Step::ApplyDefinition),
         1 => (0..PARTITIONS).prop_map(Step::Rebuild),
         1 => (0..PARTITIONS).prop_map(Step::TakeOver),
     ];
@@ -246,7 +246,7 @@ impl World {
                 self.store.define(&[Alteration::WidenField { name: field.name, to: INT64 }]);
             }
             Step::DropAll => self.store.define(&[Alteration::DropAll]),
-            Step::Settle => {
+            Step::ApplyDefinition => {
                 let definition = self.store.definition.clone();
                 for (id, followed) in &mut self.store.partitions {
                     let body = EntryBody::Definition;
@@ -314,7 +314,7 @@ impl World {
     fn rebuild(&mut self, id: PartitionId) {
         let followed = self.store.partitions.get_mut(&id).unwrap();
         let before = followed.writer.usage();
-        let mut copied = Applied::default();
+        let mut copied = FoldEffects::default();
         let copy = followed.writer.visit_rows(|key, row| {
             copied.writes.push((Key::from_identity_bytes(key), Some(row.to_vec())));
             Ok(())
@@ -470,7 +470,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_read_answers_what_the_model_says(
+    fn reads_equal_the_model(
         steps in prop::collection::vec(step(), 1..50),
         ahead in 0..60_i64,
     ) {

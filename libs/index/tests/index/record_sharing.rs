@@ -56,7 +56,7 @@ fn donor(dir: &Path) -> Store {
 /// Returns the next version, in this process's own memory: a twentieth of its documents differ, and
 /// one in a hundred is removed.
 fn next() -> Store {
-    let mut store = Store::kept_as(NEXT, spec_of_texts(), |_| true);
+    let mut store = Store::with_storage_id(NEXT, spec_of_texts(), |_| true);
     write_all(&mut store, 1, 20);
     let gone: Vec<_> =
         (0..DOCUMENTS / 100).map(|n| store.delete(&format!("k{}", n * 100))).collect();
@@ -224,7 +224,7 @@ const MADE: &str = "a version was made";
 
 /// The maker process: creates the next version, again and again, until it is killed.
 #[test]
-fn makes_versions_until_it_is_killed() {
+fn maker_makes_versions_until_killed() {
     let Some(dir) = std::env::var_os(MAKER_DIR) else { return };
     let (dir, next) = (Path::new(&dir), next());
     for round in 0..500 {
@@ -239,7 +239,7 @@ fn makes_versions_until_it_is_killed() {
 /// Starts a process that creates versions; returns after its first version.
 fn start_maker(dir: &Path) -> Child {
     let mut maker = Command::new(std::env::current_exe().unwrap());
-    let maker_test = "record_sharing::makes_versions_until_it_is_killed";
+    let maker_test = "record_sharing::maker_makes_versions_until_killed";
     maker.args([maker_test, "--exact", "--nocapture", "--test-threads=1"]);
     let mut child = maker.env(MAKER_DIR, dir).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -248,7 +248,7 @@ fn start_maker(dir: &Path) -> Child {
 }
 
 #[test]
-fn a_maker_that_is_killed_leaves_nothing_that_stays() {
+fn killed_maker_leaves_no_lasting_files() {
     let dir = tempfile::tempdir().unwrap();
     let (mut before, next) = (donor(dir.path()), next());
     for round in 0..8 {

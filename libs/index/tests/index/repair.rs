@@ -9,7 +9,7 @@ use crate::images::{
     rows, store, try_gone_on, without_parity, write_some,
 };
 use crate::support::{Bytes, INT64, STRING, Store, at, spec};
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
 use forebay_index::{Image, ImageFile};
@@ -74,7 +74,7 @@ fn reader_repairs_every_run_of_damaged_blocks_within_parity() {
 }
 
 #[test]
-fn index_from_a_repaired_image_continues_like_an_undamaged_one() {
+fn index_from_a_repaired_image_continues_like_an_undamaged_index() {
     let (store, image) = written();
     let (blocks, parities) = (blocks(&image), parities(&image));
     let mut damaged = image.clone();
@@ -91,7 +91,7 @@ fn index_from_a_repaired_image_continues_like_an_undamaged_one() {
 }
 
 #[test]
-fn two_damaged_blocks_of_a_class_are_refused_and_nothing_wrong_is_served() {
+fn two_damaged_blocks_of_a_class_are_refused_and_never_served() {
     let (store, image) = written();
     let (blocks, parities) = (blocks(&image), parities(&image));
     let expected = ages(&store, KEYS, 1_800_000);
@@ -135,7 +135,7 @@ fn two_damaged_blocks_of_a_class_are_refused_and_nothing_wrong_is_served() {
 }
 
 #[test]
-fn damage_in_the_parity_alone_harms_nobody_and_is_found() {
+fn damaged_parity_is_detected_and_harmless_to_reads() {
     let (store, image) = written();
     let (blocks, parities) = (blocks(&image), parities(&image));
     let expected = ages(&store, KEYS, 1_800_000);
@@ -151,7 +151,7 @@ fn damage_in_the_parity_alone_harms_nobody_and_is_found() {
 }
 
 #[test]
-fn readers_that_come_to_one_damaged_block_at_once_all_read_what_was_written() {
+fn concurrent_readers_of_a_damaged_block_read_the_written_documents() {
     const READERS: usize = 3;
     let number = |n: u64, by: i64| Value::Int64(n as i64 + by);
     let set = |store: &mut Store, keys: Range<u64>, by: i64| {
@@ -210,7 +210,7 @@ fn shared_from(store: &Store, dir: &std::path::Path, image: &[u8]) -> Result<Sto
     let followed = shared.partitions.get_mut(&PARTITION).unwrap();
     followed.writer.start_rebuild_from_image(&image, &state)?;
     followed.writer.publish_rebuild();
-    followed.writer.set_phase(PartitionPhase::Serving);
+    followed.writer.set_phase(Phase::Serving);
     followed.state = state;
     shared.write_as(store);
     Ok(shared)
@@ -270,7 +270,7 @@ fn image_without_parity_opens_and_is_not_repaired() {
 }
 
 #[test]
-fn parity_that_cannot_be_is_refused() {
+fn impossible_parity_count_is_refused() {
     let (_, image) = written();
     let parities_at = 144;
     for parities in [0, 1, blocks(&image) as u64 + 1, u64::MAX] {

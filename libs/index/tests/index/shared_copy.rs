@@ -18,7 +18,7 @@ use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp,
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{ClientId, LogId, PartitionId, Sequence, StoreId};
 use forebay_core::key::Key;
-use forebay_core::replica_state::{LogCursor, PartitionPhase};
+use forebay_core::replica_state::{LogCursor, Phase};
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::value::Value;
 use forebay_index::{Image, Index, InitialSource, PartitionWriter, SharedCopyDirectory};
@@ -110,7 +110,7 @@ impl World {
 
     fn acquire_writer(&self, index: &Index) -> FollowedPartition {
         let (mut writer, resumed) = index.acquire_writer(PARTITION).unwrap();
-        writer.set_phase(PartitionPhase::Serving);
+        writer.set_phase(Phase::Serving);
         writer.note_cursor(opened());
         let state = resumed.map(|resumed| resumed.state);
         let state = state.unwrap_or_else(|| empty_state(&self.definitions[0], PARTITION));
@@ -121,7 +121,7 @@ impl World {
         let schemas = self.definitions.iter().map(schema_at);
         let index = Index::new(schemas, [PARTITION], 9).unwrap();
         let mut writer: PartitionWriter = index.writer(PARTITION).unwrap();
-        writer.set_phase(PartitionPhase::Serving);
+        writer.set_phase(Phase::Serving);
         (index, FollowedPartition { writer, state: empty_state(&self.definitions[0], PARTITION) })
     }
 
@@ -186,7 +186,7 @@ fn name(key: u64) -> String {
 
 /// The owner process: applies entries until it is killed.
 #[test]
-fn holds_until_it_is_killed() {
+fn owner_writes_until_killed() {
     let Some(dir) = std::env::var_os(OWNER_DIR) else { return };
     let world = World::of(Copies::of_owner());
     let index = world.shared(Path::new(&dir));
@@ -201,7 +201,7 @@ fn holds_until_it_is_killed() {
 /// Starts a process that holds the copy; returns once it does.
 fn start_owner(dir: &Path, copy: Copies) -> Child {
     let mut owner = Command::new(std::env::current_exe().unwrap());
-    let owner_test = "shared_copy::holds_until_it_is_killed";
+    let owner_test = "shared_copy::owner_writes_until_killed";
     owner.args([owner_test, "--exact", "--nocapture", "--test-threads=1"]);
     owner.env(OWNER_DIR, dir).env(OWNER_COPY, format!("{copy:?}")).stdout(Stdio::piped());
     let mut child = owner.spawn().unwrap();
@@ -251,7 +251,7 @@ fn read_until(done: &AtomicBool, index: &Index, highest: &AtomicU64, reads: &Ato
             let Some(row) = view.get(key.as_str()).unwrap() else { continue };
             assert_eq!(row.value(&a).unwrap(), row.value(&b).unwrap());
         }
-        let read = view.multi_get(&keys[..], |_, answer| {
+        let read = view.get_many(&keys[..], |_, answer| {
             if let forebay_index::KeyAnswer::Found(row) = answer {
                 assert_eq!(row.value(&a)?, row.value(&b)?);
             }
@@ -268,12 +268,12 @@ fn killed_owner_leaves_one_position_and_readers_continue() {
 }
 
 #[test]
-fn so_does_one_that_has_spilled_and_what_it_spilled_is_read_on() {
+fn killed_spilling_owner_leaves_one_position_and_readable_spilled_records() {
     kill_owners(&World::of(Copies::Spilling));
 }
 
 #[test]
-fn so_does_one_whose_documents_lie_in_their_buckets() {
+fn killed_owner_of_inline_records_leaves_one_position() {
     kill_owners(&World::of(Copies::Inline));
 }
 
@@ -330,7 +330,7 @@ impl Drop for Stops<'_> {
 }
 
 #[test]
-fn a_copy_that_cannot_be_used_begins_anew() {
+fn unusable_shared_copy_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::new();
     let at = directory(dir.path());
@@ -353,7 +353,7 @@ fn a_copy_that_cannot_be_used_begins_anew() {
     let (_writer, resumed) = index.acquire_writer(PARTITION).unwrap();
     assert_eq!(resumed, None);
     let status = index.status(PARTITION).unwrap();
-    assert_eq!((status.phase, status.usage.documents), (PartitionPhase::Bootstrapping, 0));
+    assert_eq!((status.phase, status.usage.documents), (Phase::Bootstrapping, 0));
     assert_eq!(spaces().len(), 1);
     // The same happens if no process has the copy mapped.
     drop((_writer, index));
@@ -396,7 +396,7 @@ fn begun_with(world: &World, image: &Image, dir: &Path) -> Index {
 }
 
 #[test]
-fn readers_that_begin_with_an_image_go_on_with_the_copy_that_is_made_of_it() {
+fn readers_of_an_image_switch_to_the_copy_made_from_it() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::new();
     let (oracle, mut expected) = world.private();
@@ -422,7 +422,7 @@ fn readers_that_begin_with_an_image_go_on_with_the_copy_that_is_made_of_it() {
         writer.note_cursor(opened());
         writer.publish_rebuild();
         assert!(!index.switch_to_shared_copy(PARTITION).unwrap(), "it does not serve yet");
-        writer.set_phase(PartitionPhase::Serving);
+        writer.set_phase(Phase::Serving);
         assert!(index.switch_to_shared_copy(PARTITION).unwrap());
         let (mut scanned, mut all) = (begun, 0);
         while scan.next_batch(now, 500, |_| Ok(())).unwrap().tap(|n| scanned += n) > 0 {}
@@ -444,7 +444,7 @@ fn readers_that_begin_with_an_image_go_on_with_the_copy_that_is_made_of_it() {
 }
 
 #[test]
-fn a_copy_that_is_behind_an_image_does_not_take_its_place() {
+fn copy_behind_an_image_does_not_replace_it() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::new();
     let (oracle, mut expected) = world.private();
@@ -520,7 +520,7 @@ fn huge_bytes(dir: &Path) -> u64 {
 /// Proves that a copy moves into huge pages under its readers and its writer, without any effect on
 /// them.
 #[test]
-fn a_copy_that_goes_into_huge_pages_stays_what_it_is() {
+fn copy_moved_into_huge_pages_preserves_its_documents() {
     const DOCUMENTS: u64 = 60_000;
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
         return println!("there is no memory file system here: nothing to test");
@@ -568,7 +568,7 @@ fn a_copy_that_goes_into_huge_pages_stays_what_it_is() {
 }
 
 #[test]
-fn a_reader_answers_by_the_definition_before_until_it_knows_the_newer_one() {
+fn reader_uses_its_definition_until_it_knows_a_newer_definition() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::shared(spec(1, &[("a", INT64), ("b", INT64)]), dir.path());
     let [a, b] = [("a", Some(Value::Int64(1))), ("b", Some(Value::Int64(2)))];

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::images::{blocks, damage, parities, without_parity};
 use crate::support::*;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::fold::{Applied, Blocked};
+use forebay_core::fold::{FoldEffects, FoldError};
 use forebay_core::id::{ClientId, PartitionId, StoreId};
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
 use forebay_index::{Image, Index, KeyStatus};
@@ -77,7 +77,7 @@ fn check(index: &Index, count: impl Fn(u64) -> Option<i64>) {
     }
     let keys: Vec<_> = (0..DOCUMENTS).map(key).collect();
     for (turn, keys) in keys.chunks(500).enumerate() {
-        let documents = view.multi_get_documents(keys).unwrap();
+        let documents = view.get_documents(keys).unwrap();
         for (place, (status, _)) in documents.iter().enumerate() {
             let n = (turn * 500 + place) as u64;
             let expected = count(n).map_or(KeyStatus::Absent, |_| KeyStatus::Found);
@@ -147,13 +147,13 @@ fn full_disk_refuses_entries_until_space_returns() {
     let mut last = 0;
     let refused = loop {
         let changes = (last..last + 100).map(|n| document(&mut store, n)).collect();
-        let (applied, followed) = fold(&mut store, changes);
-        match followed.writer.apply(&applied, &followed.state) {
+        let (effects, followed) = fold(&mut store, changes);
+        match followed.writer.apply(&effects, &followed.state) {
             Ok(()) => last += 100,
-            Err(error) => break (error, applied),
+            Err(error) => break (error, effects),
         }
     };
-    let (error, applied) = refused;
+    let (error, effects) = refused;
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
     assert!(error.message().contains("spill"), "{error}");
     assert!(last >= 5_000, "{last} documents fit into five megabytes");
@@ -164,26 +164,26 @@ fn full_disk_refuses_entries_until_space_returns() {
     }
     store.index.spill_to(dir.path(), 64 * MIB);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
-    followed.writer.apply(&applied, &followed.state).unwrap();
+    followed.writer.apply(&effects, &followed.state).unwrap();
     assert!(store.index.view(at(0)).get(key(last).as_str()).unwrap().is_some());
 }
 
 #[test]
-fn an_entry_that_is_larger_than_all_memory_is_refused_and_taken_in_once_there_is_more() {
+fn entry_larger_than_the_memory_is_refused_until_the_budget_is_raised() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = small(dir.path(), 64 * MIB);
     let all: Vec<_> = (0..8_000).collect();
     write(&mut store, &all, document);
     // The documents take some 150 bytes each: more than a megabyte.
     let changes = (0..9_000).map(|n| document(&mut store, DOCUMENTS + n)).collect();
-    let (applied, followed) = fold(&mut store, changes);
-    let error = followed.writer.apply(&applied, &followed.state).unwrap_err();
+    let (effects, followed) = fold(&mut store, changes);
+    let error = followed.writer.apply(&effects, &followed.state).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
     assert!(store.index.view(at(0)).get(key(7_999).as_str()).unwrap().is_some());
     assert!(store.index.view(at(0)).get(key(DOCUMENTS).as_str()).unwrap().is_none());
     store.index.limit_memory(4 * MIB);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
-    followed.writer.apply(&applied, &followed.state).unwrap();
+    followed.writer.apply(&effects, &followed.state).unwrap();
     for n in (0..8_000).chain(DOCUMENTS..DOCUMENTS + 9_000) {
         assert!(store.index.view(at(0)).get(key(n).as_str()).unwrap().is_some(), "{n}");
     }
@@ -193,16 +193,16 @@ fn an_entry_that_is_larger_than_all_memory_is_refused_and_taken_in_once_there_is
 fn try_fold(
     store: &mut Store,
     changes: Vec<Change>,
-) -> (std::result::Result<Applied, Blocked>, &mut FollowedPartition) {
+) -> (std::result::Result<FoldEffects, FoldError>, &mut FollowedPartition) {
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes }]);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
-    let applied = followed.fold(&store.index, &store.definition, body, 1_000);
-    (applied, followed)
+    let effects = followed.fold(&store.index, &store.definition, body, 1_000);
+    (effects, followed)
 }
 
-fn fold(store: &mut Store, changes: Vec<Change>) -> (Applied, &mut FollowedPartition) {
-    let (applied, followed) = try_fold(store, changes);
-    (applied.unwrap(), followed)
+fn fold(store: &mut Store, changes: Vec<Change>) -> (FoldEffects, &mut FollowedPartition) {
+    let (effects, followed) = try_fold(store, changes);
+    (effects.unwrap(), followed)
 }
 
 /// Replaces the content of a store by that of an image.
@@ -212,14 +212,14 @@ fn restore(store: &mut Store, bytes: &[u8], of: &Store) -> Result<()> {
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     followed.writer.start_rebuild_from_image(&image, &state)?;
     followed.writer.publish_rebuild();
-    followed.writer.set_phase(PartitionPhase::Serving);
+    followed.writer.set_phase(Phase::Serving);
     followed.state = state;
     store.write_as(of);
     Ok(())
 }
 
 #[test]
-fn an_image_holds_what_was_spilled_and_one_goes_on_from_it() {
+fn image_contains_spilled_records_and_an_index_continues_from_it() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let mut store = small(dirs[0].path(), 64 * MIB);
     let all: Vec<_> = (0..DOCUMENTS).collect();
@@ -287,7 +287,7 @@ fn spill_file(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
+fn flipped_spilled_byte_is_never_served_and_stops_the_writer() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = small_in_files(dir.path());
     let all: Vec<_> = (0..DOCUMENTS).collect();
@@ -315,21 +315,21 @@ fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
     let found = store.partitions[&PARTITION].writer.check_integrity().unwrap_err();
     assert_eq!(found.code(), ErrorCode::Corrupt, "what a reader found");
     let keys: Vec<_> = (0..500).map(key).collect();
-    let statuses = view.multi_get_documents(&keys[..]).unwrap();
+    let statuses = view.get_documents(&keys[..]).unwrap();
     assert!(statuses.iter().any(|(status, _)| *status == KeyStatus::Unavailable));
     // The fold must not take a damaged document for an absent one.
     let changes = (0..16_000).map(|n| increment(&mut store, n)).collect();
     let before = store.partitions[&PARTITION].state.clone();
     let (refused, followed) = try_fold(&mut store, changes);
     match refused.unwrap_err() {
-        Blocked::Unreadable(error) => assert_eq!(error.code(), ErrorCode::Corrupt, "{error}"),
+        FoldError::Unreadable(error) => assert_eq!(error.code(), ErrorCode::Corrupt, "{error}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(followed.state, before, "the fold is where it was");
 }
 
 #[test]
-fn the_files_of_what_was_spilled_go_with_the_copy() {
+fn spill_files_are_removed_with_their_copy() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = small_in_files(dir.path());
     let all: Vec<_> = (0..DOCUMENTS).collect();

@@ -4,7 +4,7 @@
 use crate::support::*;
 use forebay_core::clock::Timestamp;
 use forebay_core::key::{Key, KeyType};
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::row::Presence;
 use forebay_core::schema::{Alteration, FieldSpec, StoreSpec};
 use forebay_core::value::Value;
@@ -58,7 +58,7 @@ fn absent_null_and_empty_are_three_answers() {
 }
 
 #[test]
-fn copies_answer_length_absent_null_or_the_size_needed() {
+fn copy_reads_return_length_absent_null_or_the_size_needed() {
     let store = people();
     let view = store.index.view(at(2_000));
     let name = store.index.field_as("name", STRING).unwrap();
@@ -75,7 +75,7 @@ fn copies_answer_length_absent_null_or_the_size_needed() {
 }
 
 #[test]
-fn wrong_types_of_keys_and_values_are_refused() {
+fn mismatched_key_and_value_types_are_refused() {
     let store = people();
     let index = &store.index;
     refused(index.field_as("age", STRING), ErrorCode::InvalidArgument, &["int32", "string", "age"]);
@@ -103,7 +103,7 @@ fn wrong_types_of_keys_and_values_are_refused() {
 }
 
 #[test]
-fn a_handle_survives_add_rename_and_drop() {
+fn handle_survives_add_rename_and_drop() {
     let mut store = people();
     let age = store.index.field_as("age", INT32).unwrap();
     let score = store.index.field_as("score", FLOAT32).unwrap();
@@ -131,7 +131,7 @@ fn a_handle_survives_add_rename_and_drop() {
 }
 
 #[test]
-fn a_drop_counts_in_a_partition_once_that_has_reached_it() {
+fn drop_takes_effect_in_a_partition_that_has_applied_it() {
     let mut store = people();
     let age = store.index.field_as("age", INT32).unwrap();
     store.define(&[Alteration::DropField("age".into())]);
@@ -141,7 +141,7 @@ fn a_drop_counts_in_a_partition_once_that_has_reached_it() {
 }
 
 #[test]
-fn a_read_at_the_narrower_type_goes_on_while_values_fit() {
+fn read_at_the_narrower_type_works_while_values_fit() {
     let mut store = people();
     let narrow = store.index.field_as("age", INT32).unwrap();
     store.alter(&[Alteration::WidenField { name: "age".into(), to: INT64 }], 2_000);
@@ -165,7 +165,7 @@ fn a_read_at_the_narrower_type_goes_on_while_values_fit() {
 }
 
 #[test]
-fn a_partition_answers_once_it_serves_and_only_if_followed() {
+fn partition_answers_only_while_followed_and_serving() {
     let mut store = Store::following(spec(4, &[("age", INT32)]), |id| id.0 < 3);
     let (booting, serving, foreign) = (key_in(0, 4), key_in(1, 4), key_in(3, 4));
     for key in [&booting, &serving] {
@@ -173,7 +173,7 @@ fn a_partition_answers_once_it_serves_and_only_if_followed() {
         store.write(vec![change], 1_000);
     }
     let first = store.partitions.values_mut().next().unwrap();
-    first.writer.set_phase(PartitionPhase::Bootstrapping);
+    first.writer.set_phase(Phase::Bootstrapping);
     let age = store.index.field_as("age", INT32).unwrap();
     let view = store.index.view(at(2_000));
     refused(view.get_i32(&age, &booting, 0), ErrorCode::Unavailable, &["partition 0"]);
@@ -192,7 +192,7 @@ fn a_partition_answers_once_it_serves_and_only_if_followed() {
     let keys = [booting, serving, foreign, key_in(2, 4)];
     let mut statuses = Vec::new();
     bounded
-        .multi_get(&keys[..], |_, answer| {
+        .get_many(&keys[..], |_, answer| {
             statuses.push(answer.status());
             Ok(())
         })
@@ -200,19 +200,19 @@ fn a_partition_answers_once_it_serves_and_only_if_followed() {
     use KeyStatus::{Absent, NotFollowed, Stale, Unavailable};
     assert_eq!(statuses, [Unavailable, Stale, NotFollowed, Absent]);
 
-    store.partitions.values_mut().for_each(|p| p.writer.set_phase(PartitionPhase::Poisoned));
+    store.partitions.values_mut().for_each(|p| p.writer.set_phase(Phase::Poisoned));
     let view = store.index.view(at(2_000));
     refused(view.get_i32(&age, &keys[1], 0), ErrorCode::Internal, &["partition 1"]);
 }
 
 #[test]
-fn a_batch_answers_in_order_and_duplicates_twice() {
+fn batch_answers_in_order_and_repeats_duplicate_keys() {
     let store = people();
     let view = store.index.view(at(2_000));
     let keys = ["ann", "bob", "ann"];
     let age = store.index.field_as("age", INT32).unwrap();
     let mut ages = Vec::new();
-    view.multi_get(&keys[..], |place, answer| {
+    view.get_many(&keys[..], |place, answer| {
         ages.push((
             place,
             match answer {
@@ -232,28 +232,24 @@ fn a_batch_answers_in_order_and_duplicates_twice() {
     let packed_keys = PackedKeys::strings(b"annbobann", &[3, 6, 9]).unwrap();
     let mut packed = PackedValues::default();
     for _ in 0..2 {
-        view.multi_get_packed(&packed_keys, &name, &mut packed).unwrap();
+        view.get_packed(&packed_keys, &name, &mut packed).unwrap();
         assert_eq!(packed.bytes, b"AnnAnn");
         assert_eq!(packed.ends, [3, 3, 6]);
         let values: Vec<_> = (0..4).map(|place| packed.value(place)).collect();
         assert_eq!(values, [Some(&b"Ann"[..]), None, Some(&b"Ann"[..]), None]);
     }
     for (room, copied) in [(5, 3), (6, 6)] {
-        let length = view.multi_get_packed_within(&packed_keys, &name, room, &mut packed).unwrap();
+        let length = view.get_packed_within(&packed_keys, &name, room, &mut packed).unwrap();
         assert_eq!((length, packed.bytes.len()), (6, copied));
     }
-    refused(
-        view.multi_get_packed(&keys[..], &age, &mut packed),
-        ErrorCode::InvalidArgument,
-        &["int32"],
-    );
-    let documents = view.multi_get_documents(&keys[..]).unwrap();
+    refused(view.get_packed(&keys[..], &age, &mut packed), ErrorCode::InvalidArgument, &["int32"]);
+    let documents = view.get_documents(&keys[..]).unwrap();
     assert_eq!(documents[0], documents[2]);
     assert_eq!(documents[1], (KeyStatus::Absent, None));
 }
 
 #[test]
-fn a_store_with_a_partition_key_is_read_by_both() {
+fn document_with_a_partition_key_is_read_by_both_keys() {
     let mut spec = StoreSpec::documents("orders", KeyType::Int64, 8)
         .field("tenant", STRING)
         .field("total", FLOAT64);
@@ -286,7 +282,7 @@ fn a_store_with_a_partition_key_is_read_by_both() {
 }
 
 #[test]
-fn expiry_is_exact_by_the_later_of_clock_and_partition_time() {
+fn expiry_follows_the_later_of_clock_and_partition_time() {
     let mut store = people();
     let mut short = store.upsert("bob", &[("age", Some(Value::Int32(1)))]);
     short.ttl_us = Some(500);
@@ -344,14 +340,14 @@ fn metrics_count_documents_and_reads() {
     let before = store.index.metrics().reads;
     let view = store.index.view(at(5_000));
     assert!(view.get("ann").unwrap().is_none());
-    view.multi_get_documents(&["ann", "bob"][..]).unwrap();
+    view.get_documents(&["ann", "bob"][..]).unwrap();
     assert!(view.get(7).is_err());
     let after = store.index.metrics().reads;
     assert_eq!((after.hits - before.hits, after.misses - before.misses), (0, 3));
 }
 
 #[test]
-fn a_scan_that_is_refused_on_the_way_goes_on_where_it_was() {
+fn refused_scan_resumes_at_its_last_document() {
     let mut store = Store::new(spec(1, &[("age", INT32)]));
     let keys: Vec<_> = (0..5).map(|n| format!("key-{n}")).collect();
     let changes = keys.iter().map(|key| store.upsert(key, &[("age", None)])).collect();

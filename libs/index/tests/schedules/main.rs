@@ -120,7 +120,7 @@ impl<'w> Reader<'w> {
         let names: Vec<String> = keys.iter().map(|key| name(*key)).collect();
         let view = self.index.view(at(0));
         let mut answers = Vec::new();
-        let read = view.multi_get(&names[..], |place, answer| {
+        let read = view.get_many(&names[..], |place, answer| {
             let most = self.world.begun();
             let read = match answer {
                 KeyAnswer::Found(row) => Some(found(self.index, &row, keys[place])),
@@ -252,13 +252,13 @@ fn holds(seeds: u64, scene: impl Fn(u64) + Copy + Send + Sync + 'static) -> RunT
 }
 
 #[test]
-fn readers_of_files_beside_their_writer_are_right_or_told() {
+fn shared_copy_readers_during_writes_are_right_or_report_reuse() {
     let seen = holds(SEEDS, |seed| play(SHARED, seed));
     assert_eq!(seen.reused > 0, cfg!(forebay_shuttle), "nothing was used again: {seen:?}");
 }
 
 #[test]
-fn readers_of_this_process_beside_its_writer_are_right() {
+fn private_readers_during_writes_are_right() {
     holds(SEEDS, |seed| play(PRIVATE, seed));
 }
 
@@ -271,7 +271,7 @@ fn owner_killed_between_any_two_stores_leaves_one_position() {
 /// Kills the owner at every store of one entry, which also deletes spilled documents.
 #[cfg(forebay_shuttle)]
 #[test]
-fn so_does_one_that_is_killed_at_each_store_of_an_entry() {
+fn owner_killed_at_any_store_of_an_entry_leaves_one_position() {
     let _alone = orders::alone();
     let shape = Shape { entries: 16, changes: 24, text: 2_500, ..SPILLED };
     let last = shape.entries - 1;
@@ -298,21 +298,21 @@ fn so_does_one_that_is_killed_at_each_store_of_an_entry() {
 }
 
 #[test]
-fn so_does_one_whose_bucket_groups_are_split() {
+fn owner_killed_while_groups_split_leaves_one_position() {
     let seen = holds(SEEDS_OF_MANY, |seed| play(GROWING, seed));
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
     holds(SEEDS_OF_MANY, |seed| play(Shape { is_shared: false, kills: 0, ..GROWING }, seed));
 }
 
 #[test]
-fn so_does_one_whose_documents_lie_in_their_buckets() {
+fn owner_killed_with_inline_records_leaves_one_position() {
     let seen = holds(SEEDS_OF_MANY, |seed| play(INLINE, seed));
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
     holds(SEEDS_OF_MANY, |seed| play(Shape { is_shared: false, kills: 0, ..INLINE }, seed));
 }
 
 #[test]
-fn so_does_one_that_spills() {
+fn owner_killed_while_spilling_leaves_one_position() {
     let seen = holds(SEEDS, |seed| play(SPILLED, seed));
     assert!(seen.killed > 0 && seen.spilled > 0, "nobody was killed, or has spilled: {seen:?}");
     let seen = holds(SEEDS, |seed| play(Shape { is_shared: false, kills: 0, ..SPILLED }, seed));
@@ -320,7 +320,7 @@ fn so_does_one_that_spills() {
 }
 
 #[test]
-fn so_does_one_that_rebuilds() {
+fn owner_killed_during_a_rebuild_leaves_one_position() {
     let seen = holds(SEEDS_OF_FILES, |seed| play(REBUILT, seed));
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
     holds(SEEDS_OF_FILES, |seed| play(Shape { is_shared: false, kills: 0, ..REBUILT }, seed));
@@ -336,30 +336,30 @@ fn is_found(fault: Fault, scene: impl Fn(u64) + Copy + Send + Sync + 'static) {
 
 #[cfg(forebay_shuttle)]
 #[test]
-fn a_copy_that_is_not_compared_is_found() {
+fn planted_copy_without_comparison_is_found() {
     is_found(Fault::NotCompared, |seed| play(SHARED, seed));
 }
 
 #[cfg(forebay_shuttle)]
 #[test]
-fn memory_that_is_used_again_before_it_is_said_is_found() {
+fn planted_reuse_before_its_announcement_is_found() {
     is_found(Fault::RaisedLate, |seed| play(SHARED, seed));
 }
 
 #[cfg(forebay_shuttle)]
 #[test]
-fn memory_that_is_used_again_under_a_guard_is_found() {
+fn planted_reuse_under_a_guard_is_found() {
     is_found(Fault::NotWaitedFor, |seed| play(Shape { scans: false, ..PRIVATE }, seed));
 }
 
 #[cfg(forebay_shuttle)]
 #[test]
-fn a_slot_that_is_stored_before_its_record_is_found() {
+fn planted_slot_before_its_record_is_found() {
     is_found(Fault::SlotFirst, |seed| play(SHARED, seed));
 }
 
 #[cfg(forebay_shuttle)]
 #[test]
-fn an_entry_that_is_left_half_done_is_found() {
+fn planted_half_finished_entry_is_found() {
     is_found(Fault::NotFinished, |seed| play(KILLED, seed));
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use forebay_core::ErrorCode;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::fold::Applied;
+use forebay_core::fold::FoldEffects;
 use forebay_core::id::{ClientId, Offset, PartitionId, Sequence, StoreId};
 use forebay_core::key::Key;
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::schema::Alteration;
 use forebay_core::value::Value;
 use forebay_index::{Index, RowRef, SharedCopyDirectory};
@@ -180,7 +180,7 @@ impl World {
             false => (index.writer(PARTITION).unwrap(), None),
         };
         self.bound(index);
-        writer.set_phase(PartitionPhase::Serving);
+        writer.set_phase(Phase::Serving);
         writer.note_cursor(opened());
         let state = resumed.map(|resumed| resumed.state);
         let state = state.unwrap_or_else(|| empty_state(&definitions()[0].definition, PARTITION));
@@ -290,10 +290,10 @@ impl World {
         let changes = writes.iter().enumerate().map(change).collect();
         let client = ClientId((offset % CLIENTS).into());
         let body = EntryBody::Changes(vec![ClientBatch { client, changes }]);
-        let applied = followed.fold(index, definition, body, time_of(offset) as i64).unwrap();
+        let effects = followed.fold(index, definition, body, time_of(offset) as i64).unwrap();
         // A stalled reader may hold memory that would suffice.
         let mut tries = 0..TRIES_MAX;
-        while let Err(error) = followed.writer.apply(&applied, &followed.state) {
+        while let Err(error) = followed.writer.apply(&effects, &followed.state) {
             assert!(error.code() == ErrorCode::LimitExceeded && tries.next().is_some(), "{error}");
             wait();
         }
@@ -418,7 +418,7 @@ pub fn found(index: &Index, row: &RowRef<'_>, key: u64) -> ReadDocument {
 
 /// Rebuilds the partition as a new generation.
 fn rebuild(followed: &mut FollowedPartition) {
-    let mut copied = Applied::default();
+    let mut copied = FoldEffects::default();
     let visited = followed.writer.visit_rows(|key, row| {
         copied.writes.push((Key::from_identity_bytes(key), Some(row.to_vec())));
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_core::change::{FieldChange, FieldOp, Verb};
 use forebay_core::id::PartitionId;
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::value::Value;
 use forebay_index::{Image, ImageFile, Index, MappedFile};
 use xxhash_rust::xxh3::xxh3_64;
@@ -90,7 +90,7 @@ pub fn try_gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Result<Store> {
     let state = from.partitions[&PARTITION].state.clone();
     writer.start_rebuild_from_image(&image, &state)?;
     writer.publish_rebuild();
-    writer.set_phase(PartitionPhase::Serving);
+    writer.set_phase(Phase::Serving);
     assert_eq!(writer.progress(), image.metadata().progress);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     followed.writer = writer;

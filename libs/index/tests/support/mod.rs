@@ -11,14 +11,14 @@ use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
+use forebay_core::fold::{FoldEffects, FoldError, PartitionState, Record};
 use forebay_core::id::{
     ClientId, Epoch, FieldId, LogId, Offset, PartitionId, PartitionRef, Sequence, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::layout::Layout;
 use forebay_core::partition::partition_of;
-use forebay_core::replica_state::{LogCursor, PartitionPhase, Progress};
+use forebay_core::replica_state::{LogCursor, Phase, Progress};
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::value::{FieldType, Value};
 use forebay_index::{ImageFile, ImageSink, Index, PartitionWriter, ReadAt, SharedCopyDirectory};
@@ -51,10 +51,10 @@ impl FollowedPartition {
         schema: &Definition,
         body: EntryBody,
         at: i64,
-    ) -> Applied {
-        let applied = self.fold(index, schema, body, at).unwrap();
-        self.writer.apply(&applied, &self.state).unwrap();
-        applied
+    ) -> FoldEffects {
+        let effects = self.fold(index, schema, body, at).unwrap();
+        self.writer.apply(&effects, &self.state).unwrap();
+        effects
     }
 
     /// Folds one entry, appended at this time, without applying it to the index.
@@ -64,7 +64,7 @@ impl FollowedPartition {
         schema: &Definition,
         body: EntryBody,
         at: i64,
-    ) -> std::result::Result<Applied, Blocked> {
+    ) -> std::result::Result<FoldEffects, FoldError> {
         let entry = Entry {
             log_id: LogId(9),
             epoch: Epoch(1),
@@ -74,9 +74,9 @@ impl FollowedPartition {
         };
         let offset = self.state.offset_applied;
         let record = Record { offset, append_time: Timestamp::from_micros(at), entry: Ok(entry) };
-        let applied = self.state.apply(record, &self.writer, index.schemas())?;
-        assert_eq!(applied.skipped, None);
-        Ok(applied)
+        let effects = self.state.apply(record, &self.writer, index.schemas())?;
+        assert_eq!(effects.skipped, None);
+        Ok(effects)
     }
 }
 
@@ -96,11 +96,15 @@ impl Store {
 
     /// Creates a store of which only the chosen partitions are followed, and serving.
     pub fn following(spec: StoreSpec, follow: impl Fn(PartitionId) -> bool) -> Self {
-        Self::kept_as(StoreId(1), spec, follow)
+        Self::with_storage_id(StoreId(1), spec, follow)
     }
 
     /// Creates such a store under this id.
-    pub fn kept_as(store: StoreId, spec: StoreSpec, follow: impl Fn(PartitionId) -> bool) -> Self {
+    pub fn with_storage_id(
+        store: StoreId,
+        spec: StoreSpec,
+        follow: impl Fn(PartitionId) -> bool,
+    ) -> Self {
         let definition = spec.define(store).unwrap();
         let followed = definition.partitions.partitions().filter(|id| follow(*id));
         let index = Index::new([schema_at(&definition)], followed, 42).unwrap();
@@ -126,7 +130,7 @@ impl Store {
         let held = |id: PartitionId| {
             let (mut writer, resumed) = index.acquire_writer(id).unwrap();
             assert_eq!(resumed, None);
-            writer.set_phase(PartitionPhase::Serving);
+            writer.set_phase(Phase::Serving);
             writer.note_cursor(opened());
             FollowedPartition { writer, state: empty_state(&definition, id) }
         };
@@ -145,10 +149,10 @@ impl Store {
         if has_published {
             let resumed = resumed.unwrap();
             assert_eq!(resumed.state, state);
-            assert_eq!(resumed.phase, PartitionPhase::Serving);
+            assert_eq!(resumed.phase, Phase::Serving);
             assert_eq!(writer.usage(), held);
         }
-        writer.set_phase(PartitionPhase::Serving);
+        writer.set_phase(Phase::Serving);
         writer.note_cursor(opened());
         self.partitions.insert(id, FollowedPartition { writer, state });
     }
@@ -223,7 +227,7 @@ impl Store {
 
 fn take(index: &Index, definition: &Definition, partition: PartitionId) -> FollowedPartition {
     let mut writer = index.writer(partition).unwrap();
-    writer.set_phase(PartitionPhase::Serving);
+    writer.set_phase(Phase::Serving);
     FollowedPartition { writer, state: empty_state(definition, partition) }
 }
 

@@ -5,15 +5,15 @@ use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
 
-use super::{Fixture, STORE, append, at_once, code, create, entry, partition, read_all};
+use super::fixture::{Fixture, STORE, append, at_once, code, create, entry, partition, read_all};
 
 /// Entries come back bit for bit, in append order, at offsets from 0 without gaps.
 pub async fn entries_are_read_back_in_order(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     for number in 0..200 {
-        let appended = append(&*log, partition(0), entry(number)).await;
-        assert_eq!(appended.offset, Offset(number));
+        let receipt = append(&*log, partition(0), entry(number)).await;
+        assert_eq!(receipt.offset, Offset(number));
     }
     for from in [0, 1, 77, 199, 200] {
         let records = read_all(&*log, partition(0), Offset(from)).await;
@@ -25,7 +25,7 @@ pub async fn entries_are_read_back_in_order(fixture: impl Fixture) {
 }
 
 /// A read returns at most the requested bytes of entries, and at least one record.
-pub async fn a_read_returns_no_more_than_asked(fixture: impl Fixture) {
+pub async fn read_returns_no_more_than_requested(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     for number in 0..50_u8 {
@@ -47,7 +47,7 @@ pub async fn a_read_returns_no_more_than_asked(fixture: impl Fixture) {
 }
 
 /// A read returns a record that exceeds the limit, alone.
-pub async fn a_record_above_the_limit_comes_alone(fixture: impl Fixture) {
+pub async fn record_above_the_limit_is_returned_alone(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     for length in [10, 50_000, 10] {
@@ -72,7 +72,7 @@ pub async fn bounds_follow_appends(fixture: impl Fixture) {
 }
 
 /// Reading below the start or above the end fails with `TokenLost`; reading at the end does not.
-pub async fn a_place_outside_the_log_is_lost(fixture: impl Fixture) {
+pub async fn position_outside_the_log_is_lost(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     for number in 0..3 {
@@ -92,7 +92,7 @@ pub async fn a_place_outside_the_log_is_lost(fixture: impl Fixture) {
 }
 
 /// No call creates a log by naming it.
-pub async fn a_log_that_was_never_made_is_not_found(fixture: impl Fixture) {
+pub async fn uncreated_log_is_not_found(fixture: impl Fixture) {
     create(&fixture, 2).await;
     let log = fixture.log();
     let other = PartitionRef { store: StoreId(99), partition: PartitionId(0) };
@@ -124,7 +124,7 @@ pub async fn create_and_delete_may_be_repeated(fixture: impl Fixture) {
 }
 
 /// A log that cannot administer returns `Unsupported` and changes nothing.
-pub async fn a_log_that_only_reads_says_so(fixture: impl Fixture) {
+pub async fn read_only_log_refuses_administration(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     append(&*log, partition(0), entry(1)).await;
@@ -140,7 +140,7 @@ pub async fn a_log_that_only_reads_says_so(fixture: impl Fixture) {
 }
 
 /// The control log exists from the start and cannot be deleted.
-pub async fn the_control_log_always_exists(fixture: impl Fixture) {
+pub async fn control_log_always_exists(fixture: impl Fixture) {
     let at = PartitionRef::CONTROL;
     assert_eq!(append(&*fixture.log(), at, entry(1)).await.offset, Offset(0));
     let refused = fixture.admin().delete(at.store).await;
@@ -151,7 +151,7 @@ pub async fn the_control_log_always_exists(fixture: impl Fixture) {
 }
 
 /// Trimming never removes a record at or above the given offset, and moves no end.
-pub async fn trim_keeps_what_it_must(fixture: impl Fixture) {
+pub async fn trim_retains_records_at_or_above_its_offset(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     for number in 0..100 {
@@ -204,7 +204,7 @@ pub async fn partitions_are_isolated(fixture: impl Fixture) {
 
 /// Append times never fall within a partition, even if the clock does, and are never lower than the
 /// clock. Readers see the append times that the appenders received.
-pub async fn append_times_never_fall(fixture: impl Fixture) {
+pub async fn append_times_never_decrease(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     let mut told = Vec::new();
@@ -214,11 +214,11 @@ pub async fn append_times_never_fall(fixture: impl Fixture) {
             clock.advance_micros(step);
             lowest = forebay_core::clock::Clock::now(&*clock).as_micros();
         }
-        let appended = append(&*log, partition(0), entry(number as u64)).await;
-        assert!(appended.append_time.as_micros() >= lowest, "below the clock at {number}");
+        let receipt = append(&*log, partition(0), entry(number as u64)).await;
+        assert!(receipt.append_time.as_micros() >= lowest, "below the clock at {number}");
         let server_time = log.bounds(partition(0)).await.unwrap().server_time;
-        assert!(server_time.is_none_or(|time| time >= appended.append_time), "at {number}");
-        told.push(appended.append_time);
+        assert!(server_time.is_none_or(|time| time >= receipt.append_time), "at {number}");
+        told.push(receipt.append_time);
     }
     assert!(told.is_sorted(), "append times fell: {told:?}");
     let read = read_all(&*log, partition(0), Offset(0)).await;
@@ -227,7 +227,7 @@ pub async fn append_times_never_fall(fixture: impl Fixture) {
 
 /// A log stores and returns an entry of exactly the limit. An entry of one byte more fails with a
 /// typed error and changes nothing.
-pub async fn the_largest_entry_fits_and_a_larger_one_is_refused(fixture: impl Fixture) {
+pub async fn largest_entry_is_accepted_and_a_larger_entry_is_refused(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     let too_large = Bytes::from(vec![1; ENTRY_FRAME_BYTES_MAX + 1]);

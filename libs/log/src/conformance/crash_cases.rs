@@ -7,11 +7,11 @@ use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionRef};
 use tokio::sync::watch;
 
-use super::{Fixture, STORE, append, code, create, entry, guarded, partition, read_all};
+use super::fixture::{Fixture, STORE, append, code, create, entry, guarded, partition, read_all};
 use crate::{ChangeLog, LogRecord, ReadLimit};
 
 /// Everything acknowledged survives a crash: records, times, bounds, trims and deletions.
-pub async fn reopening_keeps_everything(mut fixture: impl Fixture) {
+pub async fn acknowledged_state_survives_a_reopen(mut fixture: impl Fixture) {
     create(&fixture, 3).await;
     let log = fixture.log();
     for number in 0..90 {
@@ -45,7 +45,7 @@ pub async fn reopening_keeps_everything(mut fixture: impl Fixture) {
 
 /// A record that any reader received is durable: the record survives a crash in the middle of
 /// appends, and so does every acknowledged record.
-pub async fn what_was_read_survives_a_crash(mut fixture: impl Fixture) {
+pub async fn read_records_survive_a_crash(mut fixture: impl Fixture) {
     create(&fixture, 2).await;
     for round in 0..4 {
         let (stop, stopped) = watch::channel(false);
@@ -88,8 +88,8 @@ async fn append_until(
         }
         let entry = entry(lane * 1_000_000 + number);
         match guarded(log.append(at, entry.clone())).await {
-            Ok(appended) => {
-                let (offset, append_time) = (appended.offset, appended.append_time);
+            Ok(receipt) => {
+                let (offset, append_time) = (receipt.offset, receipt.append_time);
                 acknowledged.push((at, LogRecord { offset, append_time, entry }));
             }
             Err(_) => break,
@@ -110,7 +110,7 @@ async fn read_some(log: Arc<dyn ChangeLog>, at: PartitionRef, count: usize) -> V
 }
 
 /// After a crash the next append gets the next offset and no lower append time.
-pub async fn appends_go_on_after_reopening(mut fixture: impl Fixture) {
+pub async fn appends_continue_after_a_reopen(mut fixture: impl Fixture) {
     create(&fixture, 1).await;
     let first = append(&*fixture.log(), partition(0), entry(1)).await;
     if !fixture.reopen().await {

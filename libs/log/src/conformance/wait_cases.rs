@@ -7,14 +7,14 @@ use bytes::Bytes;
 use forebay_core::ErrorCode;
 use forebay_core::id::Offset;
 
-use super::{Fixture, STORE, append, code, create, entry, guarded, partition, read_all};
+use super::fixture::{Fixture, STORE, append, code, create, entry, guarded, partition, read_all};
 use crate::{LogRecord, ReadLimit};
 
 const APPENDERS: u64 = 16;
 const ENTRIES_EACH: u64 = 40;
 
 /// An append wakes the read that waits for it at the end.
-pub async fn a_read_at_the_end_waits_for_an_append(fixture: impl Fixture) {
+pub async fn read_at_the_end_waits_for_an_append(fixture: impl Fixture) {
     create(&fixture, 2).await;
     let log = fixture.log();
     for round in 0..20 {
@@ -39,7 +39,7 @@ pub async fn a_read_at_the_end_waits_for_an_append(fixture: impl Fixture) {
 }
 
 /// A read at the end returns no records after its wait.
-pub async fn a_read_at_the_end_gives_up(fixture: impl Fixture) {
+pub async fn read_at_the_end_is_empty_after_its_wait(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     append(&*log, partition(0), entry(0)).await;
@@ -52,7 +52,7 @@ pub async fn a_read_at_the_end_gives_up(fixture: impl Fixture) {
 }
 
 /// The deletion of a log wakes a reader that waits at its end.
-pub async fn a_deleted_log_wakes_its_readers(fixture: impl Fixture) {
+pub async fn deleted_log_wakes_its_readers(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
     // After this read, a missing log counts as deleted, no longer as one that is being created.

@@ -191,7 +191,7 @@ impl SimDisk {
         let node = state.find(path)?;
         let file = state.file(node)?;
         damage(&mut file.live);
-        file.settle();
+        file.make_durable();
         Ok(())
     }
 

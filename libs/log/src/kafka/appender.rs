@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::KafkaOptions;
 use super::client::{Context, Ending, base_config, hear_of_topics, not_made, time_of};
 use super::topic_incarnations::TopicIncarnations;
-use crate::change_log::Appended;
+use crate::change_log::AppendReceipt;
 
 /// Fewest bytes that an entry takes of the budget, which thereby also limits the number of waiting
 /// entries.
@@ -87,9 +87,13 @@ impl Appender {
     }
 
     /// Waits until a handed-over entry is acknowledged or has failed.
-    pub(super) async fn settle(&self, sent: SentEntry, entry: &Bytes) -> Result<Appended, Failure> {
+    pub(super) async fn await_delivery(
+        &self,
+        sent: SentEntry,
+        entry: &Bytes,
+    ) -> Result<AppendReceipt, Failure> {
         match sent.delivery.await {
-            Ok(Ok(delivery)) => appended(&delivery).map_err(Failure::Told),
+            Ok(Ok(delivery)) => receipt_of(&delivery).map_err(Failure::Told),
             Ok(Err((error, _))) => Err(failed(error, entry)),
             Err(_) => Err(Failure::Told(unknown("the producer ended"))),
         }
@@ -136,7 +140,7 @@ impl Appender {
     }
 }
 
-fn appended(delivery: &Delivery) -> Result<Appended> {
+fn receipt_of(delivery: &Delivery) -> Result<AppendReceipt> {
     let Ok(offset) = u64::try_from(delivery.offset) else {
         return Err(unknown("the brokers acknowledged the entry without an offset"));
     };
@@ -145,7 +149,7 @@ fn appended(delivery: &Delivery) -> Result<Appended> {
         let message = "the topic no longer has message.timestamp.type=LogAppendTime; set it again";
         return Err(unknown(message));
     }
-    Ok(Appended { offset: Offset(offset), append_time })
+    Ok(AppendReceipt { offset: Offset(offset), append_time })
 }
 
 /// Maps an error before the hand-over: nothing was appended.

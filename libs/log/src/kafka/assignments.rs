@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_partitions_of_our_stores_are_found() {
+    fn assigned_partitions_of_own_stores_are_decoded() {
         let mut bytes = vec![0, 1, 0, 0, 0, 2];
         for (topic, partitions) in [("a.store-7", [0_u8, 3]), ("b.store-7", [1, 2])] {
             bytes.extend([0, topic.len() as u8]);
@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(bytes: Vec<u8>) {
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
             let _ = assigned_to("a", &bytes);
         }
     }

@@ -28,7 +28,7 @@ use super::KafkaOptions;
 use super::assignments::assigned_to;
 use super::client::{base_config, blocking, not_made, unavailable};
 use super::topics::{store_of, topic_of};
-use crate::membership::{Assigned, Membership};
+use crate::membership::{Membership, PartitionAssignment};
 
 /// Interval between two checks for the end of the process's membership.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -82,10 +82,10 @@ impl KafkaOwners {
 
 struct GroupState {
     topic_prefix: String,
-    assigned: watch::Sender<Assigned>,
-    /// Partitions whose duties the process still has, as last reported.
-    held: Mutex<Assigned>,
-    held_changed: Condvar,
+    assignment: watch::Sender<PartitionAssignment>,
+    /// Partitions whose duties the process still has, as last acknowledged.
+    acknowledged: Mutex<PartitionAssignment>,
+    acknowledged_changed: Condvar,
     /// Stores that the process has subscribed to.
     stores: Mutex<BTreeSet<StoreId>>,
     is_over: AtomicBool,
@@ -104,9 +104,9 @@ impl KafkaGroup {
     pub fn join(options: &KafkaOptions, group: &str, name: &str, instance: &str) -> Result<Self> {
         let shared = Arc::new(GroupState {
             topic_prefix: options.topic_prefix.clone(),
-            assigned: watch::Sender::new(Assigned::Only(BTreeSet::new())),
-            held: Mutex::new(Assigned::Only(BTreeSet::new())),
-            held_changed: Condvar::new(),
+            assignment: watch::Sender::new(PartitionAssignment::Only(BTreeSet::new())),
+            acknowledged: Mutex::new(PartitionAssignment::Only(BTreeSet::new())),
+            acknowledged_changed: Condvar::new(),
             stores: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
@@ -164,27 +164,27 @@ impl KafkaGroup {
 
 #[async_trait]
 impl Membership for KafkaGroup {
-    fn assigned(&self) -> watch::Receiver<Assigned> {
-        self.shared.assigned.subscribe()
+    fn assignment(&self) -> watch::Receiver<PartitionAssignment> {
+        self.shared.assignment.subscribe()
     }
 
-    fn take_part(&self, stores: &BTreeSet<StoreId>) -> Result<()> {
-        let mut held = self.shared.stores.lock();
-        if *held == *stores {
+    fn subscribe(&self, stores: &BTreeSet<StoreId>) -> Result<()> {
+        let mut subscribed = self.shared.stores.lock();
+        if *subscribed == *stores {
             return Ok(());
         }
         let prefix = &self.shared.topic_prefix;
         let topics: Vec<_> = stores.iter().map(|store| topic_of(prefix, *store)).collect();
         let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
-        let taken = match topics.is_empty() {
+        let result = match topics.is_empty() {
             true => {
                 self.consumer.unsubscribe();
                 Ok(())
             }
             false => self.consumer.subscribe(&topics),
         };
-        taken.map_err(|error| unavailable("join the group of the stores", &error))?;
-        held.clone_from(stores);
+        result.map_err(|error| unavailable("join the group of the stores", &error))?;
+        subscribed.clone_from(stores);
         Ok(())
     }
 
@@ -192,16 +192,16 @@ impl Membership for KafkaGroup {
         self.owners.owner(at).await
     }
 
-    fn note_held(&self, held: &Assigned) {
-        *self.shared.held.lock() = held.clone();
-        self.shared.held_changed.notify_all();
+    fn acknowledge_assignment(&self, assignment: &PartitionAssignment) {
+        *self.shared.acknowledged.lock() = assignment.clone();
+        self.shared.acknowledged_changed.notify_all();
     }
 }
 
 impl Drop for KafkaGroup {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        self.shared.held_changed.notify_all();
+        self.shared.acknowledged_changed.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -256,8 +256,8 @@ impl GroupState {
 
     fn change(&self, change: impl FnOnce(&mut BTreeSet<PartitionRef>)) -> BTreeSet<PartitionRef> {
         let mut now = BTreeSet::new();
-        self.assigned.send_modify(|assigned| {
-            if let Assigned::Only(partitions) = assigned {
+        self.assignment.send_modify(|assignment| {
+            if let PartitionAssignment::Only(partitions) = assignment {
                 change(partitions);
                 now.clone_from(partitions);
             }
@@ -268,14 +268,14 @@ impl GroupState {
     /// Waits until the process has released these partitions.
     fn await_release(&self, gone: &BTreeSet<PartitionRef>) {
         let deadline = Instant::now() + RELEASE_WAIT;
-        let mut held = self.held.lock();
-        let is_held = |held: &Assigned| match held {
-            Assigned::All => true,
-            Assigned::Only(held) => held.intersection(gone).next().is_some(),
+        let mut held = self.acknowledged.lock();
+        let is_held = |held: &PartitionAssignment| match held {
+            PartitionAssignment::All => true,
+            PartitionAssignment::Only(held) => held.intersection(gone).next().is_some(),
         };
         while is_held(&held) && !self.is_over.load(Ordering::Acquire) {
             let left = deadline.saturating_duration_since(Instant::now());
-            if self.held_changed.wait_for(&mut held, left).timed_out() {
+            if self.acknowledged_changed.wait_for(&mut held, left).timed_out() {
                 warn!("partitions reassigned before their duties ended here");
                 return;
             }

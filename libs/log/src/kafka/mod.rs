@@ -44,8 +44,8 @@ use self::tail::{PartitionTail, TailLookup};
 use self::topic_incarnations::TopicIncarnations;
 use self::topics::{Topic, Topics};
 use crate::change_log::{
-    Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control, no_such_log,
-    trim_above_end,
+    AppendReceipt, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control,
+    no_such_log, trim_above_end,
 };
 use crate::remote::now;
 
@@ -125,7 +125,7 @@ impl KafkaState {
         Ok((self.appender.send(&topic.name, number, entry, room)?, begun))
     }
 
-    async fn append(&self, at: PartitionRef, entry: &Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: &Bytes) -> Result<AppendReceipt> {
         check_entry(at, entry)?;
         let sending = timeout(self.topics.options().call_timeout, self.send(at, entry));
         let (sent, begun) = match sending.await {
@@ -136,15 +136,15 @@ impl KafkaState {
             }
             Err(_) => return Err(self.topics.silent(at)),
         };
-        match self.appender.settle(sent, entry).await {
+        match self.appender.await_delivery(sent, entry).await {
             Ok(_) if !self.incarnations.is_same(&self.topics.name(at.store), begun) => {
                 Err(unknown("the topic was deleted and recreated"))
             }
-            Ok(appended) => {
+            Ok(receipt) => {
                 if let Some(tail) = self.readers.tail(at) {
-                    tail.learn_end(appended.offset.next());
+                    tail.learn_end(receipt.offset.next());
                 }
-                Ok(appended)
+                Ok(receipt)
             }
             Err(Failure::Told(error)) => {
                 // After any error the topic is looked up again before its next use.
@@ -389,7 +389,7 @@ impl ChangeLog for KafkaLog {
         removed
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         self.shared.append(at, &entry).await.map_err(|error| located(error, at))
     }
 
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_follower_that_falls_silent_is_replaced_and_its_readers_go_on() {
+    async fn silent_follower_is_replaced_and_its_readers_continue() {
         let (_brokers, log, options) = log("silent", Duration::from_secs(2)).await;
         assert_eq!(log.read(AT, Offset(0), NONE).await.unwrap().end, Offset(0));
         let place = log.shared.readers.place(AT);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_consumer_far_behind_that_falls_silent_is_replaced_within_the_read() {
+    async fn silent_catch_up_consumer_is_replaced_within_the_read() {
         let (_brokers, writing, options) = log("behind", Duration::from_secs(8)).await;
         for entry in [&b"first"[..], b"second", b"third"] {
             writing.append(AT, Bytes::from_static(entry)).await.unwrap();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_consumer_far_behind_does_not_tell_of_an_end_that_has_moved_since() {
+    async fn catch_up_consumer_does_not_report_an_outdated_end() {
         let (_brokers, log, _) = log("moved", Duration::from_secs(8)).await;
         log.append(AT, Bytes::from_static(b"first")).await.unwrap();
         let place = (log.shared.topics.get(AT).await.unwrap().name, 0);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_log_that_is_trimmed_past_its_follower_is_lost_to_no_reader_further_on() {
+    async fn log_trimmed_past_its_follower_is_not_lost_to_later_readers() {
         let (_brokers, log, _) = log("outrun", Duration::from_secs(8)).await;
         for entry in [&b"first"[..], b"second", b"third"] {
             log.append(AT, Bytes::from_static(entry)).await.unwrap();
@@ -494,7 +494,7 @@ mod tests {
     /// Proves that a recreated topic gets another consumer: the old one continues with the leaders
     /// of the old topic, and may stay silent.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_topic_that_is_made_anew_is_followed_by_another_consumer() {
+    async fn recreated_topic_is_followed_by_another_consumer() {
         let (_brokers, log, _) = log("anew", Duration::from_secs(8)).await;
         log.append(AT, Bytes::from_static(b"old")).await.unwrap();
         log.read(AT, Offset(1), NONE).await.unwrap();

@@ -98,7 +98,7 @@ impl PartitionTail {
         let next = state.next;
         state.end = state.end.max(next);
         drop(state);
-        self.end.publish(next);
+        self.end.advance(next);
     }
 
     /// Ends this tail; its readers receive the error.
@@ -119,7 +119,7 @@ impl PartitionTail {
             state.cache.clear();
         }
         drop(state);
-        self.end.publish_deleted();
+        self.end.note_deleted();
     }
 
     /// Returns whether the next access must open a new tail.

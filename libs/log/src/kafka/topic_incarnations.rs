@@ -91,7 +91,7 @@ mod tests {
     const BESIDE: PartitionRef = PartitionRef { store: StoreId(7), partition: PartitionId(1) };
 
     #[test]
-    fn each_partition_is_refused_once_however_many_clients_hear_of_it() {
+    fn each_partition_of_a_recreated_topic_is_refused_exactly_once() {
         let incarnations = TopicIncarnations::default();
         let begun = incarnations.begin(AT, TOPIC).unwrap();
         incarnations.begin(BESIDE, TOPIC).unwrap();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_we_removed_ourselves_is_no_surprise() {
+    fn topic_removed_by_this_log_is_no_recreation() {
         let incarnations = TopicIncarnations::default();
         incarnations.begin(AT, TOPIC).unwrap();
         incarnations.remove(TOPIC);

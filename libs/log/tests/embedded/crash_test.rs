@@ -8,8 +8,8 @@ use forebay_core::clock::ManualClock;
 use forebay_core::id::{Offset, PartitionRef};
 use forebay_log::disk::SimDisk;
 use forebay_log::disk::sim::Loss;
-use forebay_log::embedded::{Durability, EmbeddedLog, OpenVerification};
-use forebay_log::{Appended, Bounds, ChangeLog};
+use forebay_log::embedded_log::{Durability, EmbeddedLog, OpenVerification};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog};
 
 use super::{
     STORE, at, clock, code, create, entry, journals, open, open_at, read_all, sim_disk, sim_options,
@@ -22,7 +22,7 @@ struct WorkloadLedger {
     is_deleted: bool,
     /// Entries sent to each partition, in order, including entries in flight.
     sent: BTreeMap<PartitionRef, Vec<u64>>,
-    acknowledged: Vec<(PartitionRef, u64, Appended)>,
+    acknowledged: Vec<(PartitionRef, u64, AppendReceipt)>,
     /// Highest `before` of a trim that was sent.
     trimmed: u64,
 }
@@ -181,12 +181,12 @@ async fn acknowledged_entries_survive_a_power_cut_at_every_operation() {
 }
 
 #[tokio::test]
-async fn a_buffered_log_is_a_prefix_after_a_power_cut_at_every_operation() {
+async fn buffered_log_is_a_prefix_after_a_power_cut_at_every_operation() {
     crash_everywhere(Durability::Buffered).await;
 }
 
 #[tokio::test]
-async fn a_buffered_log_that_was_closed_is_durable() {
+async fn closed_buffered_log_is_durable() {
     let disk = sim_disk(1);
     let mut options = sim_options();
     options.durability = Durability::Buffered;
@@ -204,7 +204,7 @@ async fn a_buffered_log_that_was_closed_is_durable() {
 
 /// Proves that the checks notice a disk that loses acknowledged bytes.
 #[tokio::test]
-async fn a_disk_that_loses_acknowledged_bytes_is_noticed() {
+async fn checks_notice_a_disk_that_loses_acknowledged_bytes() {
     let disk: SimDisk = sim_disk(3);
     let log = open(&disk, sim_options()).await.unwrap();
     let mut told = WorkloadLedger::default();

@@ -6,7 +6,7 @@ use forebay_core::ErrorCode;
 use forebay_core::id::Offset;
 use forebay_log::disk::SimDisk;
 use forebay_log::disk::sim::Loss;
-use forebay_log::embedded::{EmbeddedOptions, OpenVerification};
+use forebay_log::embedded_log::{EmbeddedOptions, OpenVerification};
 use forebay_log::{ChangeLog, LogRecord};
 use proptest::prelude::*;
 
@@ -78,17 +78,17 @@ async fn flip_every_bit(open_verification: OpenVerification) {
 }
 
 #[tokio::test]
-async fn every_flipped_bit_is_found_at_open() {
+async fn every_flipped_bit_is_detected_at_open() {
     flip_every_bit(OpenVerification::AllSegments).await;
 }
 
 #[tokio::test]
-async fn every_flipped_bit_is_found_at_the_latest_when_it_is_read() {
+async fn every_flipped_bit_is_detected_at_open_or_when_read() {
     flip_every_bit(OpenVerification::ActiveSegments).await;
 }
 
 #[tokio::test]
-async fn a_file_cut_short_anywhere_is_a_prefix_or_corrupt() {
+async fn truncated_file_opens_as_a_prefix_or_is_corrupt() {
     let options = options(OpenVerification::AllSegments);
     let (disk, records) = small_log(&options, 12).await;
     let (last_path, _) = last_frame(&disk, &records);
@@ -113,7 +113,7 @@ async fn a_file_cut_short_anywhere_is_a_prefix_or_corrupt() {
 /// Proves that a shortened sealed segment is found at open if its length shows the loss, else by a
 /// read; no read skips a record.
 #[tokio::test]
-async fn a_sealed_segment_cut_short_anywhere_is_found_at_the_latest_when_it_is_read() {
+async fn truncated_sealed_segment_is_detected_at_open_or_when_read() {
     let options = options(OpenVerification::ActiveSegments);
     let (disk, _) = small_log(&options, 12).await;
     let path = segments(&disk)[0].clone();
@@ -141,7 +141,7 @@ async fn a_sealed_segment_cut_short_anywhere_is_found_at_the_latest_when_it_is_r
 /// Proves that damage found by a read is as fatal as damage found at open: the log accepts no more
 /// appends.
 #[tokio::test]
-async fn damage_found_by_a_read_stops_the_log_with_its_own_error() {
+async fn damage_found_by_a_read_stops_the_log_with_the_same_error() {
     let options =
         EmbeddedOptions { tail_cache_bytes: 0, ..options(OpenVerification::ActiveSegments) };
     let (disk, records) = small_log(&options, 12).await;
@@ -161,7 +161,7 @@ async fn damage_found_by_a_read_stops_the_log_with_its_own_error() {
 }
 
 #[tokio::test]
-async fn a_missing_segment_is_corrupt() {
+async fn missing_segment_is_corrupt() {
     let everything = options(OpenVerification::AllSegments);
     let (disk, _) = small_log(&everything, 12).await;
     let middle = segments(&disk)[1].clone();
@@ -173,7 +173,7 @@ async fn a_missing_segment_is_corrupt() {
 }
 
 #[tokio::test]
-async fn a_newer_format_asks_for_an_upgrade() {
+async fn newer_format_asks_for_an_upgrade() {
     let options = options(OpenVerification::AllSegments);
     let (disk, _) = small_log(&options, 3).await;
     let path = segments(&disk)[0].clone();
@@ -191,7 +191,7 @@ async fn a_newer_format_asks_for_an_upgrade() {
 /// last, and the second frame of that group is whole. Nothing of the group was acknowledged, so the
 /// log opens without the group.
 #[tokio::test]
-async fn a_group_torn_in_its_middle_is_cut() {
+async fn group_torn_in_its_middle_is_cut() {
     let disk = sim_disk(5);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, 1).await;
@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_bytes_make_the_log_panic(
+    fn arbitrary_bytes_never_make_the_log_panic(
         garbage in proptest::collection::vec(any::<u8>(), 0..400),
         place in any::<prop::sample::Index>(),
         file in any::<prop::sample::Index>(),

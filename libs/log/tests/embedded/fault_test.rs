@@ -8,7 +8,7 @@ use forebay_log::disk::sim::Loss;
 use super::{at, code, create, entry, open, read_all, sim_disk, sim_options};
 
 #[tokio::test]
-async fn a_full_disk_refuses_typed_and_the_log_goes_on() {
+async fn full_disk_refuses_appends_with_a_typed_error_and_the_log_continues() {
     let disk = sim_disk(1);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, 2).await;
@@ -44,7 +44,7 @@ async fn a_full_disk_refuses_typed_and_the_log_goes_on() {
 
 /// Proves that a segment whose creation failed leaves nothing that a later crash could restore.
 #[tokio::test]
-async fn a_segment_that_found_the_disk_full_does_not_come_back() {
+async fn segment_refused_by_a_full_disk_does_not_reappear() {
     for seed in 0..40 {
         let disk = sim_disk(seed);
         let log = open(&disk, sim_options()).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_segment_that_found_the_disk_full_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_a_new_store_and_takes_it_later() {
+async fn full_disk_refuses_a_new_store_and_accepts_it_after_space_returns() {
     let disk = sim_disk(2);
     let log = open(&disk, sim_options()).await.unwrap();
     disk.set_bytes_max(Some(disk.bytes_held() + 3));
@@ -77,7 +77,7 @@ async fn a_full_disk_refuses_a_new_store_and_takes_it_later() {
 }
 
 #[tokio::test]
-async fn a_failed_write_appends_nothing_and_the_log_goes_on() {
+async fn failed_write_appends_nothing_and_the_log_continues() {
     for seed in 0..20 {
         let disk = sim_disk(seed);
         let log = open(&disk, sim_options()).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_failed_write_appends_nothing_and_the_log_goes_on() {
 }
 
 #[tokio::test]
-async fn a_failed_sync_stops_the_log_for_good() {
+async fn failed_sync_stops_the_log_for_good() {
     let disk = sim_disk(3);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, 2).await;
@@ -154,7 +154,7 @@ async fn recovery_syncs_bytes_of_a_failed_sync_before_reads() {
 /// Proves that a refused append is not in the log even after an immediate power cut: the log
 /// durably truncates the whole frames that a failed write left.
 #[tokio::test]
-async fn a_refused_append_does_not_come_back_after_a_power_cut() {
+async fn refused_append_does_not_reappear_after_a_power_cut() {
     for seed in 0..60 {
         let disk = sim_disk(seed);
         let log = open(&disk, sim_options()).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_refused_append_does_not_come_back_after_a_power_cut() {
 }
 
 #[tokio::test]
-async fn a_sync_that_fails_while_a_segment_is_made_stops_the_log() {
+async fn sync_that_fails_during_segment_creation_stops_the_log() {
     for skipped in 0..4 {
         let disk = sim_disk(skipped);
         let log = open(&disk, sim_options()).await.unwrap();

@@ -6,7 +6,7 @@ use forebay_core::id::{Offset, PartitionCount, PartitionRef};
 use forebay_log::ChangeLog;
 use forebay_log::disk::sim::Loss;
 use forebay_log::disk::{Disk, RealDisk, SimDisk};
-use forebay_log::embedded::{CommitMode, EmbeddedLog, EmbeddedOptions};
+use forebay_log::embedded_log::{CommitMode, EmbeddedLog, EmbeddedOptions};
 
 use super::{
     STORE, at, code, create, entry, files, journals, open, read_all, segments, sim_disk,
@@ -64,7 +64,7 @@ async fn assert_rounds(disk: &SimDisk, options: EmbeddedOptions, rounds: u64, co
 }
 
 #[tokio::test]
-async fn a_group_over_many_partitions_is_one_sync() {
+async fn group_over_many_partitions_costs_one_sync() {
     for (journal_bytes, syncs_expected) in [(1 << 20, 1), (0, u64::from(PARTITIONS))] {
         let disk = sim_disk(1);
         let log = log_of(&disk, EmbeddedOptions { journal_bytes, ..sim_options() }, 2).await;
@@ -82,7 +82,7 @@ async fn a_group_over_many_partitions_is_one_sync() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_large_is_synced_where_it_is() {
+async fn large_group_is_synced_in_its_segments() {
     let disk = sim_disk(1);
     let mut options = sim_options();
     (options.journal_bytes, options.segment_bytes) = (8 << 20, 8 << 20);
@@ -100,7 +100,7 @@ async fn a_group_that_is_large_is_synced_where_it_is() {
 /// Proves that over many halves each group costs its own sync and about one segment sync, and that
 /// no group costs many.
 #[tokio::test]
-async fn halves_are_let_go_at_the_pace_at_which_they_fill() {
+async fn journal_halves_are_freed_as_fast_as_they_fill() {
     let disk = sim_disk(2);
     let mut options = small_options();
     options.segment_bytes = 1 << 20;
@@ -133,7 +133,7 @@ fn last_synced_bytes(segment: &[u8]) -> usize {
 }
 
 #[tokio::test]
-async fn a_crash_in_the_middle_of_a_replay_loses_nothing() {
+async fn crash_during_a_replay_loses_nothing() {
     for rounds in [2, 3, 6] {
         for loss in [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors] {
             for operations in 0_u64.. {
@@ -159,7 +159,7 @@ async fn a_crash_in_the_middle_of_a_replay_loses_nothing() {
 
 /// Proves that a last record that is torn at any sector or byte loses only its whole group.
 #[tokio::test]
-async fn a_torn_record_ends_the_journal() {
+async fn torn_record_ends_the_journal() {
     let disk = sim_disk(3);
     let _log = log_of(&disk, sim_options(), 4).await;
     disk.power_cut(Loss::Everything);
@@ -196,7 +196,7 @@ async fn crashed() -> (SimDisk, u64) {
 }
 
 #[tokio::test]
-async fn every_flipped_bit_of_a_journal_is_found_or_costs_nothing_but_the_last_group() {
+async fn flipped_journal_bit_is_detected_or_costs_only_the_last_group() {
     let (sound, rounds) = crashed().await;
     let journal = journals(&sound).pop().unwrap();
     let journal_bytes = sound.bytes(&journal).unwrap().len();
@@ -229,7 +229,7 @@ async fn every_flipped_bit_of_a_journal_is_found_or_costs_nothing_but_the_last_g
 /// Proves that bytes that a journal says were acknowledged are not truncated as a torn tail, at the
 /// second attempt either.
 #[tokio::test]
-async fn damage_before_what_the_journal_holds_is_no_torn_tail() {
+async fn damage_before_journaled_bytes_is_no_torn_tail() {
     // A half takes one group, and some segments are synced only when the half is started again. The
     // frames of the last group were written earlier, and therefore do not say that the frames
     // before them are durable.
@@ -253,7 +253,7 @@ async fn damage_before_what_the_journal_holds_is_no_torn_tail() {
 }
 
 #[tokio::test]
-async fn a_newer_journal_asks_for_an_upgrade() {
+async fn newer_journal_asks_for_an_upgrade() {
     let (disk, _) = crashed().await;
     disk.damage(&journals(&disk)[0], |bytes| {
         bytes[4] = 2;
@@ -268,7 +268,7 @@ async fn a_newer_journal_asks_for_an_upgrade() {
 /// that was not: that build takes the journal for a store's directory to remove, and fails to
 /// remove it.
 #[tokio::test]
-async fn a_journal_is_gone_after_a_close_and_else_in_the_way_of_older_builds() {
+async fn journal_is_removed_at_close_and_otherwise_stops_older_builds() {
     let (disk, rounds) = crashed().await;
     let journal = journals(&disk).pop().unwrap();
     assert!(disk.remove_dir(&journal).is_err());
@@ -289,7 +289,7 @@ async fn a_journal_is_gone_after_a_close_and_else_in_the_way_of_older_builds() {
 /// Proves that records of a deleted store change nothing, and never the store that was created
 /// under the same name later.
 #[tokio::test]
-async fn a_store_made_anew_is_not_written_over_by_what_a_journal_has_of_the_old_one() {
+async fn journal_of_a_deleted_store_does_not_overwrite_its_recreation() {
     for (entries, loss) in [(0, Loss::Everything), (1, Loss::Everything), (1, Loss::TornPrefix)] {
         let disk = sim_disk(5);
         let log = log_of(&disk, sim_options(), 3).await;
@@ -332,7 +332,7 @@ async fn replay_skips_trimmed_segments_and_deleted_stores() {
 }
 
 #[tokio::test]
-async fn a_failed_sync_of_the_journal_stops_the_log_for_good() {
+async fn failed_journal_sync_stops_the_log_for_good() {
     let disk = sim_disk(7);
     let log = log_of(&disk, sim_options(), 3).await;
     disk.fail_syncs(1);
@@ -353,7 +353,7 @@ async fn a_failed_sync_of_the_journal_stops_the_log_for_good() {
 }
 
 #[tokio::test]
-async fn a_failed_write_of_the_journal_stops_the_log_and_keeps_what_was_acknowledged() {
+async fn failed_journal_write_stops_the_log_and_preserves_acknowledged_entries() {
     for seed in 0..40 {
         let disk = sim_disk(seed);
         let log = log_of(&disk, sim_options(), 3).await;
@@ -375,7 +375,7 @@ async fn a_failed_write_of_the_journal_stops_the_log_and_keeps_what_was_acknowle
 
 /// Proves that a failed late sync of a segment stops the log while the journal still has the bytes.
 #[tokio::test]
-async fn a_failed_late_sync_stops_the_log_and_loses_nothing() {
+async fn failed_late_sync_stops_the_log_and_loses_nothing() {
     let mut late = 0;
     for skipped in 0..24 {
         let disk = sim_disk(skipped);
@@ -405,7 +405,7 @@ async fn a_failed_late_sync_stops_the_log_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_disk_too_full_for_a_journal_takes_entries_without_one() {
+async fn disk_without_room_for_a_journal_accepts_entries() {
     let disk = sim_disk(8);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, PARTITIONS).await;
@@ -424,7 +424,7 @@ async fn a_disk_too_full_for_a_journal_takes_entries_without_one() {
 }
 
 #[tokio::test]
-async fn a_journal_that_cannot_be_written_is_done_without() {
+async fn log_works_without_a_journal_that_cannot_be_written() {
     for spared in [0, 1] {
         let disk = sim_disk(spared);
         let log = open(&disk, sim_options()).await.unwrap();
@@ -442,7 +442,7 @@ async fn a_journal_that_cannot_be_written_is_done_without() {
 
 /// Proves that a start with fewer committers replays the journals of all earlier committers.
 #[tokio::test]
-async fn journals_of_more_committers_than_now_are_replayed() {
+async fn journals_of_former_committers_are_replayed() {
     let disk = sim_disk(9);
     let mut options = sim_options();
     options.commit = CommitMode::Threads(3);
@@ -460,7 +460,7 @@ async fn journals_of_more_committers_than_now_are_replayed() {
 }
 
 #[tokio::test]
-async fn a_journal_that_was_being_made_is_removed() {
+async fn unfinished_journal_is_removed() {
     let disk = sim_disk(10);
     let log = log_of(&disk, sim_options(), 1).await;
     log.append(PartitionRef::CONTROL, entry(1)).await.unwrap();

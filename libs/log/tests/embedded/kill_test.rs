@@ -13,7 +13,7 @@ use forebay_core::entropy::{Entropy, SystemEntropy};
 use forebay_core::id::{Offset, PartitionCount, PartitionRef};
 use forebay_log::ChangeLog;
 use forebay_log::disk::{Disk, RealDisk};
-use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use forebay_log::embedded_log::{EmbeddedLog, EmbeddedOptions};
 
 use super::{STORE, at, read_all};
 
@@ -77,7 +77,7 @@ fn append_until_killed(dir: &Path) {
 /// acknowledgements.
 fn kill_after(dir: &Path, acknowledged: u64) -> Vec<(u64, u64, u64)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["kill_test::acknowledged_entries_outlive_kill_9", "--exact", "--nocapture"])
+        .args(["kill_test::acknowledged_entries_survive_kill_9", "--exact", "--nocapture"])
         .env(CHILD_DIR, dir)
         .stdout(Stdio::piped())
         .spawn()
@@ -106,7 +106,7 @@ fn kill_after(dir: &Path, acknowledged: u64) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn acknowledged_entries_outlive_kill_9() {
+fn acknowledged_entries_survive_kill_9() {
     if let Some(dir) = std::env::var_os(CHILD_DIR) {
         return append_until_killed(Path::new(&dir));
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use forebay_core::ErrorCode;
 use forebay_log::disk::{Disk, RealDisk};
-use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use forebay_log::embedded_log::{EmbeddedLog, EmbeddedOptions};
 
 use super::{clock, code, open, sim_disk, sim_options};
 
 #[tokio::test]
-async fn a_directory_is_open_once_and_free_after_close() {
+async fn directory_is_open_once_and_free_after_close() {
     let dir = tempfile::tempdir().unwrap();
     let options = EmbeddedOptions::new(dir.path());
     let open = || EmbeddedLog::open(Arc::new(RealDisk), clock(), options.clone());
@@ -25,7 +25,7 @@ async fn a_directory_is_open_once_and_free_after_close() {
 }
 
 #[tokio::test]
-async fn a_lock_ends_with_its_holder_and_with_the_power() {
+async fn lock_ends_with_its_holder_or_the_power() {
     let disk = sim_disk(1);
     let log = open(&disk, sim_options()).await.unwrap();
     assert_eq!(code(open(&disk, sim_options()).await.map(|_| ())), ErrorCode::Conflict);
@@ -38,7 +38,7 @@ async fn a_lock_ends_with_its_holder_and_with_the_power() {
 }
 
 #[test]
-fn a_lock_file_is_locked_until_its_lock_is_dropped() {
+fn lock_file_is_locked_until_its_lock_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
     let lock = RealDisk.lock(&path).unwrap();

@@ -21,7 +21,7 @@ use forebay_core::{Error, ErrorCode};
 use forebay_log::conformance::Fixture;
 use forebay_log::disk::sim::Loss;
 use forebay_log::disk::{Disk, RealDisk, SimDisk};
-use forebay_log::embedded::{
+use forebay_log::embedded_log::{
     CommitMode, Durability, EmbeddedLog, EmbeddedOptions, OpenVerification,
 };
 use forebay_log::{ChangeLog, LogRecord, ReadLimit, change_log_conformance};

@@ -11,7 +11,7 @@ use super::{at, create, entry, open, read_all, segments, sim_disk, sim_options};
 
 /// Proves that a segment has the bytes of `proto/spec/embedded-log.md`, written by hand.
 #[tokio::test]
-async fn a_segment_has_the_bytes_of_its_spec() {
+async fn segment_has_the_bytes_of_its_spec() {
     let disk = sim_disk(1);
     let log = open(&disk, sim_options()).await.unwrap();
     log.append(PartitionRef::CONTROL, Bytes::from_static(b"abc")).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_segment_has_the_bytes_of_its_spec() {
 }
 
 #[tokio::test]
-async fn a_segment_is_followed_when_it_is_full_and_one_large_entry_gets_through() {
+async fn full_segment_is_followed_by_another_and_one_large_entry_is_accepted() {
     let disk = sim_disk(2);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, 1).await;
@@ -56,7 +56,7 @@ async fn a_segment_is_followed_when_it_is_full_and_one_large_entry_gets_through(
 }
 
 #[tokio::test]
-async fn trim_removes_whole_segments_and_keeps_the_last() {
+async fn trim_removes_whole_segments_and_retains_the_last() {
     let disk = sim_disk(3);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, 1).await;
@@ -76,7 +76,7 @@ async fn trim_removes_whole_segments_and_keeps_the_last() {
 }
 
 #[tokio::test]
-async fn a_deleted_store_leaves_no_files() {
+async fn deleted_store_leaves_no_files() {
     let disk = sim_disk(4);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, 3).await;
@@ -88,7 +88,7 @@ async fn a_deleted_store_leaves_no_files() {
 }
 
 #[tokio::test]
-async fn a_store_half_made_or_half_removed_is_swept_at_open() {
+async fn half_created_or_half_removed_store_is_swept_at_open() {
     let disk = sim_disk(5);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, 1).await;
@@ -104,7 +104,7 @@ async fn a_store_half_made_or_half_removed_is_swept_at_open() {
 
 /// Proves that concurrent appends share syncs: one per file across the partitions.
 #[tokio::test]
-async fn appends_that_wait_together_are_one_group() {
+async fn concurrent_appends_form_one_group() {
     let disk = sim_disk(6);
     let log = open(&disk, sim_options()).await.unwrap();
     create(&log, 2).await;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::support::{AT, HANG_GUARD, entry, fixture, store};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn appends_in_flight_keep_the_order_in_which_they_were_issued() {
+async fn appends_in_flight_are_appended_in_issue_order() {
     let (fixture, _) = store().await;
     // The first appends, which wait for the lookup of the topic, keep their order, too.
     let appends = (0..2_000).map(|number| fixture.log.append(AT, entry(number)));
@@ -22,7 +22,7 @@ async fn appends_in_flight_keep_the_order_in_which_they_were_issued() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_at_many_places_far_behind_all_get_there() {
+async fn readers_at_many_old_positions_all_reach_the_end() {
     const ENTRIES: u64 = 3_000;
     let (fixture, _) = store().await;
     let appends = (0..ENTRIES).map(|number| fixture.log.append(AT, entry(number)));
@@ -47,7 +47,7 @@ async fn readers_at_many_places_far_behind_all_get_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_that_are_given_up_lose_nothing() {
+async fn cancelled_reads_lose_nothing() {
     const ENTRIES: u64 = 1_000;
     let (fixture, _) = store().await;
     let appends = (0..ENTRIES / 2).map(|number| fixture.log.append(AT, entry(number)));
@@ -77,7 +77,7 @@ async fn reads_that_are_given_up_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_used_again_after_a_while_opens_what_it_let_go_of() {
+async fn idle_log_reopens_its_released_clients() {
     let mut fixture = fixture().await;
     fixture.options.idle_timeout = Duration::from_millis(100);
     let log = KafkaLog::open(fixture.options.clone()).await.unwrap();

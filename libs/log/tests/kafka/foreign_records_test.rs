@@ -53,7 +53,7 @@ async fn log_returns_every_foreign_record() {
 }
 
 #[tokio::test]
-async fn offsets_that_transactions_take_are_passed_over() {
+async fn offsets_of_transaction_markers_are_skipped() {
     let (fixture, topic) = store().await;
     let id = topic.clone();
     let others = producer(&[("transactional.id", &id)]);
@@ -97,7 +97,7 @@ fn assert_gone_or_not_yet(error: &forebay_core::Error) {
 }
 
 #[tokio::test]
-async fn a_topic_that_others_remove_is_not_found() {
+async fn topic_removed_by_another_client_is_not_found() {
     let (fixture, topic) = store().await;
     let log = fixture.log.clone();
     log.append(AT, entry(0)).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_topic_that_others_remove_is_not_found() {
 /// Proves that readers lose their position even if the new topic is longer than that position, so
 /// that Kafka itself reports no error.
 #[tokio::test]
-async fn a_topic_that_is_made_anew_loses_the_places_in_it() {
+async fn recreated_topic_invalidates_its_old_positions() {
     for entries_new in [2, 50] {
         let (fixture, topic) = store().await;
         let log = fixture.log.clone();

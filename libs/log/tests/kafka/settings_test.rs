@@ -19,7 +19,7 @@ const WRONG: [(&str, &str); 7] = [
 ];
 
 #[tokio::test]
-async fn a_topic_with_a_wrong_setting_is_refused_by_its_name() {
+async fn topic_with_a_wrong_setting_is_refused_by_name() {
     let admin = Admin::new();
     for (name, value) in WRONG {
         let fixture = fixture().await;
@@ -41,7 +41,7 @@ async fn a_topic_with_a_wrong_setting_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_log_whose_control_topic_is_wrong_does_not_open() {
+async fn log_with_a_wrong_control_topic_does_not_open() {
     let (admin, options) = (Admin::new(), options());
     let topic = format!("{}.control", options.topic_prefix);
     admin.make(&topic, &[("cleanup.policy", "compact")]).await;
@@ -71,7 +71,7 @@ async fn open_refuses_one_replica_outside_development_mode() {
 }
 
 #[tokio::test]
-async fn a_topic_as_it_must_be_is_taken_whoever_made_it() {
+async fn valid_topic_is_accepted_whoever_created_it() {
     let fixture = fixture().await;
     let topic = format!("{}.store-7", fixture.options.topic_prefix);
     Admin::new().make(&topic, &[]).await;
@@ -80,7 +80,7 @@ async fn a_topic_as_it_must_be_is_taken_whoever_made_it() {
 }
 
 #[tokio::test]
-async fn a_broker_with_a_wrong_setting_is_refused_by_its_name() {
+async fn broker_with_a_wrong_setting_is_refused_by_name() {
     for (name, value) in [
         ("auto.create.topics.enable", "true"),
         ("message.max.bytes", "1048588"),
@@ -97,7 +97,7 @@ async fn a_broker_with_a_wrong_setting_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_topic_that_is_altered_later_is_refused_when_the_log_is_opened_again() {
+async fn wrongly_recreated_topic_is_refused_when_the_log_reopens() {
     let (fixture, topic) = store().await;
     fixture.log.append(AT, entry(1)).await.unwrap();
     let admin = Admin::new();

@@ -60,13 +60,13 @@ fn record(number: u64, entropy: &SeededEntropy) -> Record {
         ttl_us: (!is_delete && random.is_multiple_of(5)).then_some(60_000_000),
     };
     let client = ClientId(u128::from(random % 2_500) << 70 | 3);
-    let position = Position { epoch: Epoch(2), offset: Offset(number), place: 7 };
+    let position = Position { epoch: Epoch(2), offset: Offset(number), index_in_entry: 7 };
     let source = Source {
         partition: PartitionId(number as u32),
         position,
         previous: None,
         append_time: Timestamp::from_micros(5_000 + number as i64 * 1_000),
-        is_moved: false,
+        is_forwarded: false,
     };
     let entry = Entry {
         log_id: LogId(0xfeed),
@@ -99,7 +99,7 @@ fn apply(replica: &mut PartitionReplica, index: &Index, records: std::ops::Range
         let step = replica.apply(record, index.schemas(), |_| ()).unwrap();
         assert_eq!(step.skipped, None);
     }
-    replica.settle().unwrap();
+    replica.write_buffered().unwrap();
 }
 
 /// Writes the replica to a file, and reads the file into a new replica over this index.
@@ -120,7 +120,7 @@ fn written_and_read(replica: &PartitionReplica, index: &Index) -> (PartitionRepl
 }
 
 #[test]
-fn a_copy_that_is_read_back_is_the_one_that_was_written_and_goes_on_as_it() {
+fn restored_checkpoint_equals_its_replica_and_continues_alike() {
     let (index, other_index) = (index(), index());
     let mut replica = replica(&index);
     let bounds = Bounds { start: Offset(0), end: Offset(9_999), server_time: None };
@@ -142,7 +142,7 @@ fn a_copy_that_is_read_back_is_the_one_that_was_written_and_goes_on_as_it() {
 }
 
 #[test]
-fn a_copy_that_is_built_beside_another_gets_no_checkpoint() {
+fn rebuilding_copy_is_not_checkpointed() {
     let index = index();
     let mut replica = replica(&index);
     let bounds = Bounds { start: Offset(0), end: Offset(3), server_time: None };
@@ -158,7 +158,7 @@ fn a_copy_that_is_built_beside_another_gets_no_checkpoint() {
 }
 
 #[test]
-fn a_checkpoint_that_takes_too_long_is_given_up_in_the_middle() {
+fn late_checkpoint_is_abandoned_midway() {
     let index = index();
     let mut replica = replica(&index);
     replica.open(Bounds { start: Offset(0), end: Offset(0), server_time: None }).unwrap();

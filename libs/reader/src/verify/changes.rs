@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::fold::{Blocked, PartitionState, Record};
+use forebay_core::fold::{FoldError, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::{READER_DEFINITION_WAIT_MS, VERIFY_CHANGED_MAX};
 use forebay_core::schema_set::SchemaSet;
@@ -12,14 +12,14 @@ use forebay_entries::{CatalogFollower, changed_keys, follow_version};
 use forebay_log::{ChangeLog, RecordRange};
 use forebay_wire::entry::decode_entry;
 
-use super::digest_scan::Changing;
+use super::digest_scan::ChangedDocuments;
 
 /// The log and the definitions of the store whose copies are compared.
 pub struct VerifyLog {
     log: Arc<dyn ChangeLog>,
     catalog: Arc<CatalogFollower>,
     /// Storage id of the compared store version.
-    kept_as: StoreId,
+    storage_id: StoreId,
     pub(super) schemas: SchemaSet,
 }
 
@@ -31,22 +31,22 @@ impl VerifyLog {
     pub fn new(
         log: Arc<dyn ChangeLog>,
         catalog: Arc<CatalogFollower>,
-        kept_as: StoreId,
+        storage_id: StoreId,
     ) -> Result<Self> {
         let known = catalog.catalog();
         let missing = || Error::not_found("the catalog has no such store");
-        let history = known.store(kept_as).ok_or_else(missing)?;
+        let history = known.store(storage_id).ok_or_else(missing)?;
         let schemas = SchemaSet::new(history.versions().cloned())?;
         let log = follow_version(log, &schemas.newest().definition);
-        Ok(Self { log, catalog, kept_as, schemas })
+        Ok(Self { log, catalog, storage_id, schemas })
     }
 
     /// Returns the documents that the log changes between an older copy's state and a newer one's.
-    pub(super) async fn changing(
+    pub(super) async fn changed_documents(
         &self,
         older: &PartitionState,
         newer: &PartitionState,
-    ) -> Result<Changing> {
+    ) -> Result<ChangedDocuments> {
         let log_id = older.log_id.unwrap_or_default();
         let range = self.records(older, newer.offset_applied);
         let keys = changed_keys(range, log_id, VERIFY_CHANGED_MAX).await?.ok_or_else(|| {
@@ -55,14 +55,14 @@ impl VerifyLog {
             let limit = VERIFY_CHANGED_MAX as u64;
             Error::limit_exceeded(message, limit, limit + 1)
         })?;
-        Ok(Changing::new(keys, older, newer.drop_all_count))
+        Ok(ChangedDocuments::new(keys, older, newer.drop_all_count))
     }
 
     /// Folds the entries between a copy's state and an offset into the documents that they change.
     pub(super) async fn fold(
         &self,
         state: &mut PartitionState,
-        documents: &mut Changing,
+        documents: &mut ChangedDocuments,
         until: Offset,
     ) -> Result<()> {
         let mut records = self.records(state, until);
@@ -84,19 +84,19 @@ impl VerifyLog {
                     documents,
                     &self.schemas,
                 );
-                let applied = match folded {
-                    Err(Blocked::NeedsDefinition(version)) => {
+                let effects = match folded {
+                    Err(FoldError::NeedsDefinition(version)) => {
                         self.learn(version).await?;
                         let record = Record { offset, append_time, entry: entry() };
                         state.apply(record, documents, &self.schemas)
                     }
                     folded => folded,
                 };
-                let applied = applied.map_err(|blocked| blocked.into_error(unknown))?;
-                if applied.drop_all {
+                let effects = effects.map_err(|error| error.into_error(unknown))?;
+                if effects.drop_all {
                     documents.drop_all();
                 }
-                for (key, row) in applied.writes {
+                for (key, row) in effects.writes {
                     documents.write(key.as_bytes(), row)?;
                 }
             }
@@ -104,14 +104,14 @@ impl VerifyLog {
     }
 
     fn records(&self, from: &PartitionState, until: Offset) -> RecordRange<'_> {
-        let at = PartitionRef { store: self.kept_as, ..from.partition };
+        let at = PartitionRef { store: self.storage_id, ..from.partition };
         RecordRange { log: &*self.log, at, offsets: from.offset_applied..until }
     }
 
     /// Waits for a definition that is not known here yet.
     async fn learn(&self, version: SchemaVersion) -> Result<()> {
         let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
-        let schema = self.catalog.definition(self.kept_as, version, wait_max).await?;
+        let schema = self.catalog.definition(self.storage_id, version, wait_max).await?;
         self.schemas.add(schema)
     }
 }

@@ -34,12 +34,12 @@ impl ShardCopy {
     pub async fn freeze(
         replicator: Channel,
         definition: &Definition,
-        kept_as: StoreId,
+        storage_id: StoreId,
         partition: PartitionId,
     ) -> Result<Self> {
         let (name, order) = (&definition.name, KeyOrder::of(definition));
         let mut shard =
-            RemoteShardExport::freeze(replicator, name, Some(kept_as), partition, 0).await?;
+            RemoteShardExport::freeze(replicator, name, Some(storage_id), partition, 0).await?;
         let state = shard.state().await?.state;
         Ok(Self { shard, order, state })
     }
@@ -47,7 +47,7 @@ impl ShardCopy {
 
 #[async_trait]
 impl VerifiedCopy for ShardCopy {
-    fn moves(&self) -> bool {
+    fn follows_log(&self) -> bool {
         false
     }
 
@@ -113,7 +113,7 @@ impl OfflineCopy {
 
 #[async_trait]
 impl VerifiedCopy for OfflineCopy {
-    fn moves(&self) -> bool {
+    fn follows_log(&self) -> bool {
         false
     }
 
@@ -167,7 +167,7 @@ impl ReaderCopy {
 
 #[async_trait]
 impl VerifiedCopy for ReaderCopy {
-    fn moves(&self) -> bool {
+    fn follows_log(&self) -> bool {
         true
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Documents, PartitionState};
+use forebay_core::fold::{PartitionState, RowLookup};
 use forebay_core::key::Key;
 use forebay_core::limits::{VERIFY_BYTES_MAX, VERIFY_RANGES};
 use forebay_core::partition::xxh3_64;
@@ -30,19 +30,19 @@ pub struct DigestScan {
     /// Ranges whose documents are retained.
     wanted: Ranges,
     kept: BTreeMap<Vec<u8>, Vec<u8>>,
-    changing: Changing,
+    changed: ChangedDocuments,
 }
 
 /// The effects of the log on documents between two positions.
 #[derive(Default)]
-pub(super) struct Changing {
+pub(super) struct ChangedDocuments {
     /// Rows of the changed documents, as the older copy has them.
     rows: HashMap<Vec<u8>, Option<Vec<u8>>>,
     /// Whether a drop-all removes all earlier documents.
     drops_all: bool,
 }
 
-impl Changing {
+impl ChangedDocuments {
     /// Returns the documents of these keys, for a copy in this state that advances to a position
     /// with `drop_all_count` drop-alls.
     pub(super) fn new(
@@ -65,7 +65,7 @@ impl Changing {
     }
 }
 
-impl Documents for Changing {
+impl RowLookup for ChangedDocuments {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         let row = self.rows.get(key).ok_or_else(unknown)?;
         Ok(row.as_deref().map(Cow::Borrowed))
@@ -85,21 +85,21 @@ impl DigestScan {
             bytes: vec![0; VERIFY_RANGES],
             wanted,
             kept: BTreeMap::new(),
-            changing: Changing::default(),
+            changed: ChangedDocuments::default(),
         }
     }
 
     /// Returns a scan as [`DigestScan::new`] does, of an older copy some of whose documents
     /// change until then.
-    pub(super) fn of_older(time: Timestamp, wanted: Ranges, changing: Changing) -> Self {
-        Self { changing, ..Self::new(time, wanted) }
+    pub(super) fn of_older(time: Timestamp, wanted: Ranges, changed: ChangedDocuments) -> Self {
+        Self { changed, ..Self::new(time, wanted) }
     }
 
     /// Takes one document, as its identity bytes and its row; each document once.
     pub fn take(&mut self, key: &[u8], row: &[u8]) {
-        if let Some(changing) = self.changing.rows.get_mut(key) {
-            *changing = Some(row.to_vec());
-        } else if !self.changing.drops_all {
+        if let Some(changed) = self.changed.rows.get_mut(key) {
+            *changed = Some(row.to_vec());
+        } else if !self.changed.drops_all {
             self.add(key, row);
         }
     }
@@ -116,14 +116,14 @@ impl DigestScan {
         }
     }
 
-    /// Returns the changing documents, for the fold.
-    pub(super) fn changing(&mut self) -> &mut Changing {
-        &mut self.changing
+    /// Returns the changed documents, for the fold.
+    pub(super) fn changed(&mut self) -> &mut ChangedDocuments {
+        &mut self.changed
     }
 
-    /// Takes the changed documents in their final state.
-    pub(super) fn settle(&mut self) {
-        for (key, row) in std::mem::take(&mut self.changing.rows) {
+    /// Adds the changed documents in their final state.
+    pub(super) fn add_changed(&mut self) {
+        for (key, row) in std::mem::take(&mut self.changed.rows) {
             row.iter().for_each(|row| self.add(&key, row));
         }
     }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_live_counts_in_any_order_and_what_has_expired_does_not() {
+    fn digest_counts_live_rows_in_any_order_and_skips_expired_rows() {
         let (mut one, mut other) = (scan(Ranges::new()), scan(Ranges::new()));
         for (key, expires) in [("a", None), ("gone", Some(1_000)), ("b", Some(1_001))] {
             one.take(key.as_bytes(), &row(expires));
@@ -202,25 +202,25 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_left_to_the_fold_and_a_drop_of_all_takes_the_rest() {
+    fn digest_leaves_changing_rows_to_the_fold_and_drops_the_rest_on_drop_all() {
         let keys = || [Key::plain(b"a").unwrap(), Key::plain(b"new").unwrap()];
         for (drops, left) in [(0, 3), (1, 2)] {
-            let changing = Changing::new(keys(), &state(), drops);
+            let changed = ChangedDocuments::new(keys(), &state(), drops);
             let time = Timestamp::from_micros(1_000);
-            let mut older = DigestScan::of_older(time, Ranges::new(), changing);
+            let mut older = DigestScan::of_older(time, Ranges::new(), changed);
             older.take(b"a", &row(None));
             older.take(b"b", &row(None));
-            assert_eq!(older.changing().row(b"a").unwrap().as_deref(), Some(&row(None)[..]));
-            assert_eq!(older.changing().row(b"new").unwrap(), None);
-            assert!(older.changing().row(b"b").is_err(), "the log does not name it");
-            older.changing().write(b"new", Some(row(None))).unwrap();
-            older.settle();
+            assert_eq!(older.changed().row(b"a").unwrap().as_deref(), Some(&row(None)[..]));
+            assert_eq!(older.changed().row(b"new").unwrap(), None);
+            assert!(older.changed().row(b"b").is_err(), "the log does not name it");
+            older.changed().write(b"new", Some(row(None))).unwrap();
+            older.add_changed();
             assert_eq!(older.documents(), left);
         }
     }
 
     #[test]
-    fn as_many_ranges_are_compared_as_there_is_memory_for_and_one_at_least() {
+    fn verification_compares_as_many_ranges_as_memory_allows_but_at_least_one() {
         let (mut one, mut other) = (scan(Ranges::new()), scan(Ranges::new()));
         let ranges = Ranges::from([3, 5, 9]);
         for (range, bytes) in [(3, VERIFY_BYTES_MAX), (5, 1), (9, 1)] {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_wanted_ranges_alone_are_kept() {
+    fn only_documents_of_wanted_ranges_are_collected() {
         let mut some = scan(Ranges::from([range_of(b"a")]));
         some.take(b"a", &row(None));
         some.take(b"b", &row(None));

@@ -36,7 +36,7 @@ pub type StartScan = Box<dyn FnOnce(&PartitionState) -> DigestScan + Send>;
 #[async_trait]
 pub trait VerifiedCopy: Send {
     /// Returns whether the copy follows its log, so that each scan may see a later state.
-    fn moves(&self) -> bool;
+    fn follows_log(&self) -> bool;
 
     /// Returns the copy's current state.
     ///
@@ -60,7 +60,7 @@ pub trait VerifiedCopy: Send {
 
 /// The result of comparing two copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct Verification {
     /// Compared partition, of the compared store version.
     pub at: PartitionRef,
     /// Position at which both were compared.
@@ -76,7 +76,7 @@ pub struct Verified {
     pub ranges_left: usize,
 }
 
-impl Verified {
+impl Verification {
     /// Returns whether both copies hold the same documents.
     pub fn is_same(&self) -> bool {
         self.differences.is_empty() && self.ranges_left == 0
@@ -119,14 +119,15 @@ pub async fn verify(
     first: &mut dyn VerifiedCopy,
     second: &mut dyn VerifiedCopy,
     log: &VerifyLog,
-) -> Result<Verified> {
-    if first.moves() && second.moves() {
+) -> Result<Verification> {
+    if first.follows_log() && second.follows_log() {
         let message =
             "two readers cannot be paused at one position; compare each with a shard or a snapshot";
         return Err(Error::invalid_argument(message));
     }
     let positions = (first.state().await?.position, second.state().await?.position);
-    let is_first_older = second.moves() || (!first.moves() && positions.0 <= positions.1);
+    let is_first_older =
+        second.follows_log() || (!first.follows_log() && positions.0 <= positions.1);
     if is_first_older {
         return compare(first, second, log).await;
     }
@@ -141,7 +142,7 @@ async fn compare(
     older: &mut dyn VerifiedCopy,
     newer: &mut dyn VerifiedCopy,
     log: &VerifyLog,
-) -> Result<Verified> {
+) -> Result<Verification> {
     let both = read_both(older, newer, log, Ranges::new()).await?;
     let differing = both.older.differing(&both.newer);
     if differing.is_empty() {
@@ -156,7 +157,7 @@ async fn compare(
 }
 
 /// Two copies at one position.
-struct Both {
+struct ComparedCopies {
     older: DigestScan,
     newer: DigestScan,
     state: PartitionState,
@@ -167,7 +168,7 @@ async fn read_both(
     newer: &mut dyn VerifiedCopy,
     log: &VerifyLog,
     wanted: Ranges,
-) -> Result<Both> {
+) -> Result<ComparedCopies> {
     let before = older.state().await?;
     let begin = {
         let wanted = wanted.clone();
@@ -175,19 +176,19 @@ async fn read_both(
     };
     let (newer, state) = newer.read(before.position, begin).await?;
     check_same_log(&before, &state)?;
-    let changing = log.changing(&before, &state).await?;
+    let changed = log.changed_documents(&before, &state).await?;
     let time = newer.time();
-    let begin = Box::new(move |_: &PartitionState| DigestScan::of_older(time, wanted, changing));
+    let begin = Box::new(move |_: &PartitionState| DigestScan::of_older(time, wanted, changed));
     let (mut older, mut folded) = older.read(before.position, begin).await?;
-    log.fold(&mut folded, older.changing(), state.offset_applied).await?;
-    older.settle();
+    log.fold(&mut folded, older.changed(), state.offset_applied).await?;
+    older.add_changed();
     let end = |of: &PartitionState| (of.position, of.partition_time, of.drop_all_count);
     if end(&folded) != end(&state) {
         let message = "the two replicas differ in position, time or drop-alls after the same log; \
             rebuild the wrong one";
         return Err(Error::corrupt(message).with_partition(state.partition.partition));
     }
-    Ok(Both { older, newer, state })
+    Ok(ComparedCopies { older, newer, state })
 }
 
 /// Refuses copies of two partitions, or of two logs.
@@ -208,11 +209,11 @@ fn check_same_log(one: &PartitionState, other: &PartitionState) -> Result<()> {
     Ok(())
 }
 
-impl Both {
-    fn verified(self, ranges_left: usize, mut differences: Vec<(Key, Difference)>) -> Verified {
+impl ComparedCopies {
+    fn verified(self, ranges_left: usize, mut differences: Vec<(Key, Difference)>) -> Verification {
         let more = differences.len().saturating_sub(VERIFY_NAMED_MAX) as u64;
         differences.truncate(VERIFY_NAMED_MAX);
-        Verified {
+        Verification {
             at: self.state.partition,
             position: self.state.position,
             documents: (self.older.documents(), self.newer.documents()),
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_have_expired_may_be_there_or_not() {
+    fn expired_fields_may_be_present_or_absent() {
         let schema = schema();
         let schemas = SchemaSet::new([Arc::clone(&schema)]).unwrap();
         let at = Timestamp::from_micros;
@@ -299,11 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn so_many_documents_are_named_and_the_rest_is_counted() {
+    fn verification_names_a_limited_number_of_documents_and_counts_the_rest() {
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
         let scan = || DigestScan::new(Timestamp::MIN, Ranges::new());
         let state = PartitionState::new(at, PartitionCount(1));
-        let both = Both { older: scan(), newer: scan(), state };
+        let both = ComparedCopies { older: scan(), newer: scan(), state };
         let key = |number: usize| Key::plain(&number.to_le_bytes()).unwrap();
         let all = 0..VERIFY_NAMED_MAX + 7;
         let found = all.map(|number| (key(number), Difference::Contents)).collect();

@@ -8,7 +8,7 @@ use forebay_core::{Error, ErrorCode, Result};
 use forebay_replica::{ReplicaContext, replica_backoff};
 use tonic::transport::Channel;
 
-use super::{ReaderCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify};
+use super::{ReaderCopy, ShardCopy, Verification, VerifiedCopy, VerifyLog, verify};
 use crate::reader::Reader;
 
 impl Reader {
@@ -25,7 +25,7 @@ impl Reader {
     ///   the copy.
     /// - `DeadlineExceeded` if the reader does not reach the shard's position in time.
     /// - `Closed` after the close.
-    pub async fn verify(&self, partition: PartitionId, wait_max: Duration) -> Result<Verified> {
+    pub async fn verify(&self, partition: PartitionId, wait_max: Duration) -> Result<Verification> {
         let context = self.context();
         context.partition(partition)?;
         let replicator = context.parts.replicator.clone().ok_or_else(|| {
@@ -51,14 +51,14 @@ async fn shard_of(
     wait_max: Duration,
 ) -> Result<ShardCopy> {
     let definition = &context.storage.schemas().newest().definition;
-    let (mut backoff, mut trouble) = (replica_backoff(), None);
+    let (mut backoff, mut last_error) = (replica_backoff(), None);
     let frozen = async {
         loop {
             context.close_signal.check()?;
             let frozen =
                 ShardCopy::freeze(replicator.clone(), definition, context.store, partition).await;
             match frozen {
-                Err(error) if error.code() == ErrorCode::Unavailable => trouble = Some(error),
+                Err(error) if error.code() == ErrorCode::Unavailable => last_error = Some(error),
                 frozen => return frozen,
             }
             tokio::time::sleep(backoff.next_wait(&*context.parts.entropy)).await;
@@ -66,6 +66,6 @@ async fn shard_of(
     };
     tokio::time::timeout(wait_max, frozen).await.unwrap_or_else(|_| {
         let late = || Error::unavailable("the node did not answer in time; try again");
-        Err(trouble.unwrap_or_else(late))
+        Err(last_error.unwrap_or_else(late))
     })
 }

@@ -17,7 +17,7 @@ use forebay_log::disk::{Disk, RealDisk};
 use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderParts};
 use forebay_wire::entry::encode_entry;
 
-use crate::world::kept::{
+use crate::world::checkpoints::{
     DIR, checkpointed, counts, disk, end, files, open, options, parts, status, until,
 };
 use crate::world::{CLIENT, LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
@@ -32,13 +32,13 @@ async fn rimmed(partitions: u32) -> (World, Arc<Rim>) {
 /// Returns the documents under these keys in a reader that has read the whole log, and the reader's
 /// progress.
 fn picture(reader: &Reader, keys: &[&str]) -> (Vec<Option<Document>>, Offset, u64) {
-    let get = |key: &&str| reader.get(*key).unwrap();
+    let get = |key: &&str| reader.get_document(*key).unwrap();
     let status = status(reader);
     (keys.iter().map(get).collect(), status.offset_applied, status.documents)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_without_its_log_serves_at_once_and_tells_its_age() {
+async fn restart_without_its_log_serves_at_once_and_reports_its_age() {
     let (world, rim) = rimmed(1).await;
     let disk = disk();
     world.put("ann", 1).await;
@@ -68,11 +68,15 @@ async fn a_restart_without_its_log_serves_at_once_and_tells_its_age() {
     let put = world.put("ann", 2).await;
     reader.await_token(&put, 30 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
-    assert_eq!(status(&reader).counts.applied, 1, "only what is behind the checkpoint is read");
+    assert_eq!(
+        status(&reader).counts.records_applied,
+        1,
+        "only what is behind the checkpoint is read"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_after_a_restart_is_not_applied_twice() {
+async fn retry_after_a_restart_is_not_applied_twice() {
     let world = World::new(1).await;
     let disk = disk();
     let first = world.change(change("ann", Verb::Put, &[("age", 1)]));
@@ -92,8 +96,8 @@ async fn a_retry_after_a_restart_is_not_applied_twice() {
     let reader = open(&world, &disk).await;
     reader.await_token(&last, 10 * SECOND).await.unwrap();
     assert_eq!(counts(&reader).restored, 1);
-    assert_eq!(status(&reader).counts.repeats, 1);
-    assert_eq!(status(&reader).counts.applied, 2);
+    assert_eq!(status(&reader).counts.duplicates_skipped, 1);
+    assert_eq!(status(&reader).counts.records_applied, 2);
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
     let from_start = world.caught_up().await;
     let keys = ["ann", "bob", "cat"];
@@ -102,7 +106,7 @@ async fn a_retry_after_a_restart_is_not_applied_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sources_and_drop_alls_go_on_where_they_were() {
+async fn source_chain_and_drop_all_count_survive_a_restart() {
     let world = World::new(1).await;
     let disk = disk();
     let copied = |sequence: u64, previous: Option<u64>| {
@@ -114,7 +118,7 @@ async fn sources_and_drop_alls_go_on_where_they_were() {
             position: position(sequence),
             previous: previous.map(position),
             append_time: Timestamp::from_micros(1_000_000_000),
-            is_moved: false,
+            is_forwarded: false,
         };
         let entry = world.entry(LOG, world.definition.version, body);
         encode_entry(&Entry { source: Some(source), ..entry }).unwrap()
@@ -136,7 +140,7 @@ async fn sources_and_drop_alls_go_on_where_they_were() {
     let reader = open(&world, &disk).await;
     reader.await_token(&token(0, LOG, offset.0), 10 * SECOND).await.unwrap();
     assert_eq!(counts(&reader).restored, 1);
-    assert_eq!(status(&reader).counts.skipped, 0, "the chain of the source goes on");
+    assert_eq!(status(&reader).counts.records_skipped, 0, "the chain of the source goes on");
     assert_eq!(reader.schema_version(), dropped.version);
     let from_start = world.caught_up().await;
     assert_eq!(picture(&reader, &["gone", "ann"]), picture(&from_start, &["gone", "ann"]));
@@ -149,7 +153,7 @@ fn beat_again(world: &World, definition: &forebay_core::schema::Definition) -> b
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_to_catch_up_with_is_remembered_over_restarts() {
+async fn catch_up_target_survives_restarts() {
     let (world, rim) = rimmed(1).await;
     let disk = disk();
     for number in 0..9 {
@@ -177,7 +181,7 @@ async fn the_end_to_catch_up_with_is_remembered_over_restarts() {
     rim.is_off.store(false, Ordering::SeqCst);
     until(&reader, |status| status.phase == Phase::Serving).await;
     let served = status(&reader);
-    assert_eq!((served.offset_applied, served.end), (Offset(10), Offset(21)));
+    assert_eq!((served.offset_applied, served.end_offset), (Offset(10), Offset(21)));
     assert_eq!(age(&reader, "key-8").unwrap(), Some(8));
     assert_eq!(served.counts.rebuilds, 0);
 }
@@ -196,7 +200,7 @@ async fn checkpointed_while_held_up(reader: &Reader, rim: &Rim) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_checkpoint_of_another_log_is_served_until_the_new_copy_has_caught_up() {
+async fn checkpoint_of_another_log_is_served_until_the_new_copy_has_caught_up() {
     let (world, rim) = rimmed(1).await;
     let disk = disk();
     world.put("old", 1).await;
@@ -211,7 +215,7 @@ async fn a_checkpoint_of_another_log_is_served_until_the_new_copy_has_caught_up(
     }
     rim.reads_below.store(3, Ordering::SeqCst);
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.rebuilding.is_some()).await;
+    until(&reader, |status| status.rebuild.is_some()).await;
     assert_eq!(age(&reader, "old").unwrap(), Some(1));
     assert_eq!(status(&reader).log_id, Some(LOG));
     rim.reads_below.store(u64::MAX, Ordering::SeqCst);
@@ -229,7 +233,7 @@ async fn a_checkpoint_of_another_log_is_served_until_the_new_copy_has_caught_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_trimmed_up_to_the_checkpoint_is_gone_on_with_and_beyond_it_never() {
+async fn checkpoint_is_continued_if_the_log_still_has_its_next_entry() {
     let world = World::new(1).await;
     let disk = disk();
     world.put("ann", 1).await;
@@ -252,16 +256,16 @@ async fn a_log_trimmed_up_to_the_checkpoint_is_gone_on_with_and_beyond_it_never(
     world.put("bob", 5).await;
     world.log.trim(at(0), Offset(5)).await.unwrap();
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.rebuilding.is_some() && status.trouble.is_some()).await;
+    until(&reader, |status| status.rebuild.is_some() && status.last_error.is_some()).await;
     tokio::time::sleep(30 * SECOND).await;
     assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), Some(3)));
-    let rebuilding = status(&reader).rebuilding.unwrap();
-    assert!(rebuilding.reason.message().contains("starts at 5"), "{}", rebuilding.reason);
+    let rebuild = status(&reader).rebuild.unwrap();
+    assert!(rebuild.reason.message().contains("starts at 5"), "{}", rebuild.reason);
     assert!(status(&reader).age.unwrap() >= 30 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_ends_below_the_checkpoint_is_read_anew() {
+async fn log_that_ends_below_the_checkpoint_is_read_from_its_start() {
     let world = World::new(1).await;
     let disk = disk();
     for number in 0..9 {
@@ -275,20 +279,20 @@ async fn a_log_that_ends_below_the_checkpoint_is_read_anew() {
     world.replace_logs(LOG).await;
     world.put("ann", 100).await;
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.rebuilding.is_some()).await;
-    let reason = status(&reader).rebuilding.unwrap().reason;
+    until(&reader, |status| status.rebuild.is_some()).await;
+    let reason = status(&reader).rebuild.unwrap().reason;
     assert!(reason.message().contains("ends at 2"), "{reason}");
     assert_eq!(age(&reader, "ann").unwrap(), Some(8), "a position that is served never falls");
     for number in 101..110 {
         world.put("ann", number).await;
     }
-    until(&reader, |status| status.rebuilding.is_none()).await;
+    until(&reader, |status| status.rebuild.is_none()).await;
     let from_start = world.caught_up().await;
     assert_eq!(picture(&reader, &["ann"]), picture(&from_start, &["ann"]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_checkpoint_without_its_definitions_or_of_other_partitions_is_ignored() {
+async fn checkpoint_without_its_definitions_or_of_other_partitions_is_ignored() {
     let disk = disk();
     let world = World::new(1).await;
     world.put("ann", 1).await;
@@ -314,27 +318,27 @@ async fn a_checkpoint_without_its_definitions_or_of_other_partitions_is_ignored(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_directory_has_one_reader_and_options_must_make_sense() {
+async fn directory_has_one_reader_and_invalid_options_are_refused() {
     let world = World::new(1).await;
     let disk = disk();
     let reader = open(&world, &disk).await;
     reader.await_ready(10 * SECOND).await.unwrap();
     let second = Reader::open(options(&world), parts(&world, &disk)).await.unwrap_err();
     assert_eq!(second.code(), ErrorCode::Conflict, "{second}");
-    reader.close();
+    reader.begin_close();
     tokio::time::sleep(Duration::from_millis(1)).await;
     end(open(&world, &disk).await).await;
 
     let without = Reader::open(options(&world), world.parts()).await.unwrap_err();
     assert_eq!(without.code(), ErrorCode::InvalidArgument, "{without}");
-    let checkpoint = CheckpointOptions::new(DIR).every(Duration::ZERO);
+    let checkpoint = CheckpointOptions::new(DIR).interval(Duration::ZERO);
     let always = world.options().checkpoint(checkpoint);
     let always = Reader::open(always, parts(&world, &disk)).await.unwrap_err();
     assert_eq!(always.code(), ErrorCode::InvalidArgument, "{always}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_is_too_large_or_a_disk_that_refuses_costs_the_checkpoint_alone() {
+async fn oversize_partition_or_failing_disk_costs_only_the_checkpoint() {
     let world = World::new(1).await;
     let disk = disk();
     world.put("ann", 1).await;
@@ -364,7 +368,7 @@ async fn a_partition_that_is_too_large_or_a_disk_that_refuses_costs_the_checkpoi
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unchanged_partition_is_not_written_again_and_files_do_not_pile_up() {
+async fn unchanged_partition_is_not_rewritten_and_files_do_not_accumulate() {
     let world = World::new(1).await;
     let disk = disk();
     let reader = open(&world, &disk).await;
@@ -387,12 +391,12 @@ async fn an_unchanged_partition_is_not_written_again_and_files_do_not_pile_up() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_on_a_real_disk_and_real_threads_goes_on_from_its_checkpoint() {
+async fn restart_on_a_real_disk_continues_from_its_checkpoint() {
     let (world, rim) = rimmed(1).await;
     let dir = tempfile::tempdir().unwrap();
-    let every = Duration::from_millis(20);
+    let interval = Duration::from_millis(20);
     let alone = CheckpointOptions::new(dir.path()).is_shared(false);
-    let checkpoint = alone.every(every).dir(dir.path().join("a/b"));
+    let checkpoint = alone.interval(interval).dir(dir.path().join("a/b"));
     let options = world.options().checkpoint(checkpoint);
     let parts = ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
     world.put("ann", 1).await;

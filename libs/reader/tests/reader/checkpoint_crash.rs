@@ -13,7 +13,7 @@ use forebay_log::disk::sim::Loss;
 use forebay_log::disk::{Disk, SimDisk};
 use forebay_reader::{Phase, Reader};
 
-use crate::world::kept::{
+use crate::world::checkpoints::{
     DIR, checkpointed, counts, disk, end, files, open, options, parts, status, until,
 };
 use crate::world::{LOG, Rim, SECOND, World, age, change};
@@ -58,14 +58,14 @@ fn held(reader: &Reader) -> Vec<Option<i64>> {
 
 /// The durable state before the disk dies.
 #[derive(Clone, Copy, PartialEq)]
-enum Before {
+enum InitialDisk {
     Nothing,
     OneCheckpoint,
 }
 
 /// Runs a reader whose disk dies after this many operations, then cuts the power; returns whether
 /// the disk died while the reader was still writing.
-async fn cut(operations: u64, loss: Loss, before: Before) -> bool {
+async fn cut(operations: u64, loss: Loss, initial: InitialDisk) -> bool {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(operations + 17)));
@@ -73,7 +73,7 @@ async fn cut(operations: u64, loss: Loss, before: Before) -> bool {
         put(&world, offset).await;
     }
     let mut least = 0;
-    if before == Before::OneCheckpoint {
+    if initial == InitialDisk::OneCheckpoint {
         let reader = open(&world, &disk).await;
         reader.await_ready(10 * SECOND).await.unwrap();
         checkpointed(&reader).await;
@@ -104,7 +104,11 @@ async fn cut(operations: u64, loss: Loss, before: Before) -> bool {
         assert!(found.offset_applied.0 >= least, "{operations} {loss:?}: {found:#?}");
         assert_eq!(held(&reader), expected(found.offset_applied.0), "{operations} {loss:?}");
     } else {
-        assert_eq!((before == Before::Nothing, checkpoints.restored), (true, 0), "{operations}");
+        assert_eq!(
+            (initial == InitialDisk::Nothing, checkpoints.restored),
+            (true, 0),
+            "{operations}"
+        );
     }
     rim.is_off.store(false, Ordering::SeqCst);
     until(&reader, |status| status.offset_applied.0 == 8).await;
@@ -117,11 +121,11 @@ async fn cut(operations: u64, loss: Loss, before: Before) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_power_cut_at_any_operation_leaves_one_prefix_or_nothing() {
+async fn power_cut_at_any_operation_leaves_one_prefix_or_nothing() {
     for loss in [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors] {
-        for before in [Before::Nothing, Before::OneCheckpoint] {
+        for initial in [InitialDisk::Nothing, InitialDisk::OneCheckpoint] {
             let mut operations = 0;
-            while cut(operations, loss, before).await {
+            while cut(operations, loss, initial).await {
                 operations += 1;
             }
             assert!(operations > 20, "{operations} operations are no four checkpoints");
@@ -158,7 +162,7 @@ async fn over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -> (u64,
     let counts = counts(&reader);
     assert_eq!(counts.written, 0, "the file is still the one that was damaged");
     end(reader).await;
-    assert_eq!(counts.blocks_mended, 0, "more is damaged than can be mended");
+    assert_eq!(counts.blocks_repaired, 0, "more is damaged than can be mended");
     (counts.restored, counts.damaged, counts.ignored)
 }
 
@@ -177,13 +181,13 @@ async fn mended_over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -
     let found = status(&reader).counts;
     let of = found.checkpoints;
     assert_eq!((of.restored, of.damaged, of.ignored, found.rebuilds), (1, 0, 0, 0));
-    assert_eq!(of.written > 0, of.blocks_mended > 0, "what was mended is written anew");
+    assert_eq!(of.written > 0, of.blocks_repaired > 0, "what was mended is written anew");
     end(reader).await;
-    of.blocks_mended
+    of.blocks_repaired
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_flipped_byte_is_noticed_and_the_partition_bootstraps() {
+async fn any_flipped_byte_is_detected_and_the_partition_bootstraps() {
     let (world, disk, path, bytes) = one_checkpoint().await;
     assert_eq!(over(&world, &disk, &path, &bytes).await, (1, 0, 0));
     let blocks = BLOCK_BYTES..(bytes.len() - bytes.len() % BLOCK_BYTES);
@@ -215,7 +219,7 @@ async fn any_flipped_byte_is_noticed_and_the_partition_bootstraps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flipped_byte_of_a_block_is_mended() {
+async fn flipped_byte_of_a_block_is_repaired() {
     let (world, disk, path, bytes) = one_checkpoint().await;
     let blocks = BLOCK_BYTES..(bytes.len() - bytes.len() % BLOCK_BYTES);
     for at in blocks.clone().step_by(37) {
@@ -228,7 +232,7 @@ async fn a_flipped_byte_of_a_block_is_mended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_is_too_short_or_too_long_is_noticed() {
+async fn checkpoint_of_wrong_length_is_detected() {
     let (world, disk, path, bytes) = one_checkpoint().await;
     for size in (0..bytes.len()).step_by(41).chain([BLOCK_BYTES, bytes.len() - 1]) {
         assert_eq!(over(&world, &disk, &path, &bytes[..size]).await, (0, 1, 0), "{size} bytes");
@@ -240,7 +244,7 @@ async fn a_file_that_is_too_short_or_too_long_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_checkpoint_from_the_future_is_ignored_and_replaced() {
+async fn checkpoint_of_a_newer_build_is_ignored_and_replaced() {
     let (world, disk, path, mut bytes) = one_checkpoint().await;
     bytes[4..6].copy_from_slice(&4_u16.to_le_bytes());
     assert_eq!(over(&world, &disk, &path, &bytes).await, (0, 0, 1), "and replaced at its close");
@@ -250,7 +254,7 @@ async fn a_checkpoint_from_the_future_is_ignored_and_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_checkpoint_falls_back_to_the_one_before_if_that_is_there() {
+async fn damaged_checkpoint_falls_back_to_the_previous_checkpoint() {
     let (world, disk, path, bytes) = one_checkpoint().await;
     let older = path.to_str().unwrap();
     let newer = PathBuf::from(older.replace("1.checkpoint", "2.checkpoint"));

@@ -13,7 +13,7 @@ use forebay_log::MemoryLog;
 use forebay_reader::Reader;
 use forebay_wire::token::Token;
 
-use crate::world::kept::{checkpointed, disk, end, open, status};
+use crate::world::checkpoints::{checkpointed, disk, end, open, status};
 use crate::world::{SECOND, TokioClock, World, age, change};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ fn reason(reader: &Reader, bound: Duration) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_whose_clock_jumps_says_stale_until_the_clocks_agree_again() {
+async fn reader_with_a_jumped_clock_is_stale_until_the_clocks_agree() {
     for jump_us in [micros(20 * SECOND), -micros(20 * SECOND)] {
         let (world, _) = world().await;
         world.put("ann", 1).await;
@@ -72,7 +72,7 @@ async fn a_reader_whose_clock_jumps_says_stale_until_the_clocks_agree_again() {
         }
         let error = status(&reader).clock_error.unwrap();
         assert!(error >= 20 * SECOND && error < 21 * SECOND, "{error:?}");
-        assert!(reader.get("ann").is_ok());
+        assert!(reader.get_document("ann").is_ok());
 
         world.clock.jump_micros(-jump_us);
         tokio::time::sleep(MINUTE + SECOND).await;
@@ -83,7 +83,7 @@ async fn a_reader_whose_clock_jumps_says_stale_until_the_clocks_agree_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_whose_clock_jumps_is_told_from_a_late_one() {
+async fn jumped_clock_of_the_log_is_distinguished_from_a_late_log() {
     for jump_us in [micros(20 * SECOND), -micros(20 * SECOND)] {
         let (world, log_clock) = world().await;
         world.put("ann", 1).await;
@@ -109,7 +109,7 @@ async fn put_for(world: &World, key: &str, ttl: Duration) -> Token {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
+async fn value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
     let (world, log_clock) = world().await;
     let reader = world.caught_up().await;
     let token = put_for(&world, "ann", 10 * SECOND).await;
@@ -151,7 +151,7 @@ fn passed_since_put(world: &World, log_clock: &TokioClock) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn positions_never_fall_while_clocks_jump_and_readers_restart() {
+async fn positions_never_decrease_during_clock_jumps_and_restarts() {
     let (world, log_clock) = world().await;
     let world = Arc::new(world);
     let disk = disk();

@@ -17,10 +17,10 @@ use forebay_core::ErrorCode;
 use forebay_core::change::{Change, ClientBatch, EntryBody, Verb};
 use forebay_core::id::{ClientId, Sequence};
 use forebay_log::disk::RealDisk;
-use forebay_reader::{CheckpointOptions, Read, Reader, ReaderOptions, ReaderParts};
+use forebay_reader::{CheckpointOptions, ReadOptions, Reader, ReaderOptions, ReaderParts};
 use forebay_wire::token::Token;
 
-use crate::world::kept::{status, until};
+use crate::world::checkpoints::{status, until};
 use crate::world::{LOG, World, age, change, token};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -174,7 +174,7 @@ impl Reads {
 
 async fn until_full(reader: &Reader) {
     let is_limit = |error: &forebay_core::Error| error.code() == ErrorCode::LimitExceeded;
-    until(reader, |status| status.trouble.as_ref().is_some_and(is_limit)).await;
+    until(reader, |status| status.last_error.as_ref().is_some_and(is_limit)).await;
 }
 
 /// Waits until reads are refused for their age, although the log advances.
@@ -190,14 +190,14 @@ async fn until_stale(small: &Small, reader: &Reader) {
     }
 }
 
-async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
+async fn copy_in_full_memory_moves_to_the_directory(folder: &Path) {
     let mut small = Small::new(folder, "moves").await;
-    let (keeper, beside) = (small.open().await, small.open().await);
-    let reads = [&keeper, &beside].map(Reads::of);
+    let (owner, beside) = (small.open().await, small.open().await);
+    let reads = [&owner, &beside].map(Reads::of);
     assert_eq!(small.spaces(), [1, 0]);
     let _memory = Filler::of(&small.memory);
     let written = small.write_much().await;
-    for reader in [&keeper, &beside] {
+    for reader in [&owner, &beside] {
         reader.await_token(&written, LONG).await.unwrap();
         assert_eq!(small.entries_of(reader), ENTRIES);
         assert_eq!(status(reader).generation, 2);
@@ -206,10 +206,10 @@ async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
 
     let room = Filler::of(&small.dir);
     let more = small.write_much().await;
-    until_full(&keeper).await;
-    let held = small.entries_of(&keeper);
+    until_full(&owner).await;
+    let held = small.entries_of(&owner);
     assert!((ENTRIES..2 * ENTRIES).contains(&held), "{held} entries have found room");
-    for reader in [&keeper, &beside] {
+    for reader in [&owner, &beside] {
         until_stale(&small, reader).await;
         assert_eq!(small.entries_of(reader), held);
     }
@@ -218,9 +218,9 @@ async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
     let late = Reader::open(options, small.parts()).await.unwrap();
     assert_eq!(small.entries_of(&late), held);
     reads.into_iter().for_each(Reads::end);
-    keeper.shut_down(LONG).await.unwrap();
+    owner.close(LONG).await.unwrap();
     let taken_over = async {
-        while [&beside, &late].iter().all(|reader| status(reader).trouble.is_none()) {
+        while [&beside, &late].iter().all(|reader| status(reader).last_error.is_none()) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -234,28 +234,28 @@ async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
         assert_eq!(small.entries_of(reader), 2 * ENTRIES);
         small.world.heartbeat(0).await;
         let partitions = [reader.partition_of("steady").unwrap()];
-        reader.wait(&Read::latest(LONG), &partitions).await.unwrap();
+        reader.wait(&ReadOptions::latest(LONG), &partitions).await.unwrap();
         reader.read_local(Some(LONG), |view| view.get_document("steady")).unwrap();
     }
     reads.into_iter().for_each(Reads::end);
     assert_eq!(small.spaces(), [0, 1]);
 }
 
-async fn with_both_full_it_waits_until_one_has_room(folder: &Path, is_of_memory: bool) {
+async fn copy_on_two_full_disks_waits_for_space(folder: &Path, is_of_memory: bool) {
     let mut small = Small::new(folder, if is_of_memory { "memory" } else { "dir" }).await;
-    let (keeper, beside) = (small.open().await, small.open().await);
-    let reads = [&keeper, &beside].map(Reads::of);
+    let (owner, beside) = (small.open().await, small.open().await);
+    let reads = [&owner, &beside].map(Reads::of);
     let [memory, dir] = [&small.memory, &small.dir].map(|at| Filler::of(at));
     let written = small.write_much().await;
-    until_full(&keeper).await;
-    let held = small.entries_of(&keeper);
+    until_full(&owner).await;
+    let held = small.entries_of(&owner);
     assert!(held < ENTRIES);
     until_stale(&small, &beside).await;
-    until_full(&keeper).await;
-    assert_eq!([small.entries_of(&keeper), small.entries_of(&beside)], [held; 2]);
+    until_full(&owner).await;
+    assert_eq!([small.entries_of(&owner), small.entries_of(&beside)], [held; 2]);
     let fillers = if is_of_memory { (memory, dir) } else { (dir, memory) };
     drop(fillers.0);
-    for reader in [&keeper, &beside] {
+    for reader in [&owner, &beside] {
         reader.await_token(&written, LONG).await.unwrap();
         assert_eq!(small.entries_of(reader), ENTRIES);
     }
@@ -263,7 +263,7 @@ async fn with_both_full_it_waits_until_one_has_room(folder: &Path, is_of_memory:
     assert_eq!(small.spaces(), if is_of_memory { [1, 0] } else { [0, 1] });
 }
 
-async fn without_any_room_nothing_opens(folder: &Path) {
+async fn reader_without_disk_space_is_refused(folder: &Path) {
     let small = Small::new(folder, "nothing").await;
     let (_memory, dir) = (Filler::of(&small.memory), Filler::of(&small.dir));
     let refused = Reader::open(small.options(), small.parts()).await.unwrap_err();
@@ -275,16 +275,16 @@ async fn without_any_room_nothing_opens(folder: &Path) {
 
 /// Runs the tests inside the namespace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_small_file_systems() {
+async fn small_disks_do_not_stop_readers() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    a_full_memory_moves_to_the_directory_and_waits_there(&folder).await;
-    with_both_full_it_waits_until_one_has_room(&folder, false).await;
-    with_both_full_it_waits_until_one_has_room(&folder, true).await;
-    without_any_room_nothing_opens(&folder).await;
+    copy_in_full_memory_moves_to_the_directory(&folder).await;
+    copy_on_two_full_disks_waits_for_space(&folder, false).await;
+    copy_on_two_full_disks_waits_for_space(&folder, true).await;
+    reader_without_disk_space_is_refused(&folder).await;
 }
 
 #[test]
-fn a_live_copy_without_room_answers_and_goes_on_once_there_is_some() {
+fn shared_copy_on_a_full_disk_answers_and_continues_once_space_returns() {
     let folder = tempfile::tempdir().unwrap();
     let within = |program: &Path| {
         let mut command = Command::new("unshare");
@@ -301,7 +301,7 @@ fn a_live_copy_without_room_answers_and_goes_on_once_there_is_some() {
         }
     }
     let mut command = within(&std::env::current_exe().unwrap());
-    let test = "full_disk::on_small_file_systems";
+    let test = "full_disk::small_disks_do_not_stop_readers";
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     let ended = command.env(FOLDER, folder.path()).output().unwrap();
     let printed = String::from_utf8_lossy(&ended.stdout);

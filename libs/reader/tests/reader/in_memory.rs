@@ -13,7 +13,7 @@ use forebay_core::partition::partition_of;
 use forebay_core::schema::{Definition, StoreSpec};
 use forebay_core::value::{FieldType, Value};
 use forebay_core::{ErrorCode, Result};
-use forebay_reader::{MemoryReader, Read};
+use forebay_reader::{MemoryReader, ReadOptions};
 use forebay_wire::token::Token;
 
 const STORE: StoreId = StoreId(42);
@@ -39,7 +39,7 @@ fn increment(key: &str) -> Change {
 }
 
 fn age(reader: &MemoryReader, key: &str) -> Result<i64> {
-    let age = reader.reader().handle("age", INT64)?;
+    let age = reader.reader().field_as("age", INT64)?;
     reader.reader().get_i64(&age, key, 0)
 }
 
@@ -48,7 +48,7 @@ fn home(key: &str) -> PartitionId {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_of_another_log_is_lost_at_once() {
+async fn token_of_another_log_is_lost_at_once() {
     let reader = opened();
     let at = home("ada");
     let (log_id, position, _) = reader.apply(at, SchemaVersion(1), vec![increment("ada")]).unwrap();
@@ -57,7 +57,7 @@ async fn a_token_of_another_log_is_lost_at_once() {
     let mut foreign = Token::new(STORE);
     foreign.advance(at, LogId(log_id.0 ^ 2), position).unwrap();
     let patience = Duration::from_secs(3600);
-    let waits = |token: &Token| Read::after_token(token.clone(), patience);
+    let waits = |token: &Token| ReadOptions::after(token.clone(), patience);
     let began = tokio::time::Instant::now();
     reader.reader().wait(&waits(&own), &[at]).await.unwrap();
     let lost = reader.reader().wait(&waits(&foreign), &[at]).await.unwrap_err();
@@ -66,7 +66,7 @@ async fn a_token_of_another_log_is_lost_at_once() {
 }
 
 #[test]
-fn an_entry_that_the_fold_refuses_changes_nothing_and_the_next_one_is_applied() {
+fn entry_refused_by_the_fold_changes_nothing_and_the_next_entry_applies() {
     let reader = opened();
     let at = home("ada");
     let stray = (0..100).map(|number| format!("u{number}")).find(|key| home(key) != at).unwrap();
@@ -79,18 +79,18 @@ fn an_entry_that_the_fold_refuses_changes_nothing_and_the_next_one_is_applied() 
         assert_eq!(age(&reader, "ada").unwrap(), expected);
     }
     let status = reader.reader().status();
-    assert_eq!(status.partitions[at.0 as usize].counts.skipped, 1);
+    assert_eq!(status.partitions[at.0 as usize].counts.records_skipped, 1);
     let nowhere = reader.apply(PartitionId(4), SchemaVersion(1), Vec::new()).unwrap_err();
     assert_eq!(nowhere.code(), ErrorCode::InvalidArgument);
 }
 
 #[test]
-fn a_program_may_keep_the_reader_longer_than_the_test_keeps_its_owner() {
+fn reader_outlives_the_memory_reader_that_owns_it() {
     let owner = opened();
     owner.apply(home("ada"), SchemaVersion(1), vec![increment("ada")]).unwrap();
     let kept = owner.reader().clone();
     drop(owner);
-    let age = kept.handle("age", INT64).unwrap();
+    let age = kept.field_as("age", INT64).unwrap();
     assert_eq!(kept.get_i64(&age, "ada", 0).unwrap(), 1);
     assert!(kept.is_ready());
 }

@@ -16,8 +16,8 @@ use forebay_index::SharedCopyDirectory;
 use forebay_log::disk::{Disk, RealDisk};
 use forebay_reader::{Phase, Reader};
 
-use crate::world::kept::{counts, status, until};
-use crate::world::sharing::{LONG, options, parts};
+use crate::world::checkpoints::{counts, status, until};
+use crate::world::shared_directory::{LONG, options, parts};
 use crate::world::{Rim, STORE, World, age};
 
 async fn open(world: &World, dir: &Path) -> Reader {
@@ -61,12 +61,12 @@ async fn leave_checkpoint(world: &World, dir: &Path, numbers: std::ops::Range<i6
     }
     let reader = open(world, dir).await;
     reader.await_ready(LONG).await.unwrap();
-    reader.shut_down(LONG).await.unwrap();
+    reader.close(LONG).await.unwrap();
     restart_machine(dir);
 }
 
 #[tokio::test]
-async fn after_a_restart_of_the_machine_the_checkpoint_is_served_before_any_of_it_is_copied() {
+async fn checkpoint_is_served_after_a_machine_restart_before_it_is_copied() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let dir = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ async fn after_a_restart_of_the_machine_the_checkpoint_is_served_before_any_of_i
     assert_eq!(status(&reader).documents, 500);
     // The shared copy is built from the checkpoint, after the open and without the log.
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
-    until(&reader, |status| status.rebuilding.is_none()).await;
+    until(&reader, |status| status.rebuild.is_none()).await;
     assert!(reader.metrics().memory.used > 0 && live_files(dir.path()) > 0);
     let now = status(&reader);
     assert_eq!((now.phase, now.generation), (Phase::Serving, 1));
@@ -91,11 +91,15 @@ async fn after_a_restart_of_the_machine_the_checkpoint_is_served_before_any_of_i
     let put = world.put(&key(7), 1_000).await;
     reader.await_token(&put, LONG).await.unwrap();
     assert_eq!(age(&reader, &key(7)).unwrap(), Some(1_000));
-    assert_eq!(status(&reader).counts.applied, 1, "only what is behind the checkpoint is read");
+    assert_eq!(
+        status(&reader).counts.records_applied,
+        1,
+        "only what is behind the checkpoint is read"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_never_fall_while_the_copy_takes_the_place_of_the_checkpoint() {
+async fn reads_never_go_back_while_the_copy_replaces_the_checkpoint() {
     let world = Arc::new(World::new(2).await);
     let dir = tempfile::tempdir().unwrap();
     leave_checkpoint(&world, dir.path(), 0..2_000).await;
@@ -132,7 +136,7 @@ async fn reads_never_fall_while_the_copy_takes_the_place_of_the_checkpoint() {
         assert_eq!(kept[0][1] + kept[1][1], 1, "{kept:?}");
         assert_eq!(paths(dir.path()).iter().filter(|path| is_header(path)).count(), 2);
         for reader in readers {
-            reader.shut_down(LONG).await.unwrap();
+            reader.close(LONG).await.unwrap();
         }
         restart_machine(dir.path());
     }
@@ -143,7 +147,7 @@ fn is_header(path: &Path) -> bool {
 }
 
 #[tokio::test]
-async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_is_there() {
+async fn reader_serves_the_checkpoint_until_another_owner_has_made_the_copy() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +166,7 @@ async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_
     assert_eq!(before.offset_applied, Offset(101));
     drop(lock);
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
-    until(&reader, |status| status.rebuilding.is_none()).await;
+    until(&reader, |status| status.rebuild.is_none()).await;
     let now = status(&reader);
     assert_eq!((now.position, now.log_id), (before.position, before.log_id));
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
@@ -172,16 +176,16 @@ async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_
 const PHASE_AT: usize = 20;
 
 #[tokio::test]
-async fn while_a_copy_has_all_documents_and_does_not_serve_yet_the_checkpoint_does() {
+async fn reader_serves_the_checkpoint_while_a_complete_copy_does_not_serve_yet() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let dir = tempfile::tempdir().unwrap();
     leave_checkpoint(&world, dir.path(), 0..100).await;
     rim.is_off.store(true, Ordering::SeqCst);
-    let keeper = open(&world, dir.path()).await;
-    until(&keeper, |status| status.counts.checkpoints.restored == 1).await;
-    until(&keeper, |status| status.rebuilding.is_none()).await;
-    drop(keeper.shut_down(LONG).await);
+    let owner = open(&world, dir.path()).await;
+    until(&owner, |status| status.counts.checkpoints.restored == 1).await;
+    until(&owner, |status| status.rebuild.is_none()).await;
+    drop(owner.close(LONG).await);
     // The state between two stores of an owner.
     let header = paths(dir.path()).into_iter().find(|path| is_header(path)).unwrap();
     let mut bytes = std::fs::read(&header).unwrap();
@@ -197,7 +201,7 @@ async fn while_a_copy_has_all_documents_and_does_not_serve_yet_the_checkpoint_do
     // The owner is killed there.
     drop(lock);
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
-    until(&reader, |status| status.rebuilding.is_none()).await;
+    until(&reader, |status| status.rebuild.is_none()).await;
     assert_eq!(std::fs::read(&header).unwrap()[PHASE_AT], 1);
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
 }
@@ -212,7 +216,7 @@ fn damage(path: &Path) {
 }
 
 #[tokio::test]
-async fn of_a_damaged_checkpoint_what_is_sound_is_served_while_the_copy_comes_from_the_log() {
+async fn sound_blocks_of_a_damaged_checkpoint_are_served_until_the_log_is_replayed() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let dir = tempfile::tempdir().unwrap();
@@ -240,17 +244,17 @@ async fn of_a_damaged_checkpoint_what_is_sound_is_served_while_the_copy_comes_fr
     let (sound, damaged) = look();
     assert!(sound > 0 && damaged > 0, "{sound} sound, {damaged} damaged");
     until(&reader, |status| status.counts.checkpoints.damaged == 1).await;
-    until(&reader, |status| status.rebuilding.is_some()).await;
+    until(&reader, |status| status.rebuild.is_some()).await;
     assert_eq!(look(), (sound, damaged), "nothing came from the log yet");
     assert_eq!(status(&reader).phase, Phase::Serving);
     rim.is_off.store(false, Ordering::SeqCst);
-    until(&reader, |status| status.rebuilding.is_none()).await;
+    until(&reader, |status| status.rebuild.is_none()).await;
     assert_eq!(look(), (2_000, 0));
     assert_eq!(counts(&reader).restored, 0);
 }
 
 #[tokio::test]
-async fn a_copy_of_an_older_checkpoint_waits_until_it_has_passed_the_one_that_is_served() {
+async fn copy_of_an_older_checkpoint_waits_to_pass_the_served_checkpoint() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let dir = tempfile::tempdir().unwrap();
@@ -264,13 +268,13 @@ async fn a_copy_of_an_older_checkpoint_waits_until_it_has_passed_the_one_that_is
     damage(&newer);
     rim.is_off.store(true, Ordering::SeqCst);
     let reader = open(&world, dir.path()).await;
-    until(&reader, |status| status.rebuilding.is_some()).await;
+    until(&reader, |status| status.rebuild.is_some()).await;
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     let now = status(&reader);
     assert_eq!((now.phase, now.offset_applied), (Phase::Serving, Offset(2_101)));
-    assert!(now.rebuilding.is_some_and(|beside| beside.catch_up.offset_applied == Offset(2_001)));
+    assert!(now.rebuild.is_some_and(|beside| beside.catch_up.offset_applied == Offset(2_001)));
     rim.is_off.store(false, Ordering::SeqCst);
-    until(&reader, |status| status.rebuilding.is_none()).await;
+    until(&reader, |status| status.rebuild.is_none()).await;
     for number in 0..2_100 {
         assert_eq!(age(&reader, &key(number)).unwrap(), Some(number));
     }
@@ -307,7 +311,7 @@ async fn leave_copies(world: &mut World, dir: &Path) {
     for number in 0..50 {
         world.put(&key(number), number).await;
     }
-    open_and_note(world, dir).await.shut_down(LONG).await.unwrap();
+    open_and_note(world, dir).await.close(LONG).await.unwrap();
     world.forget_catalog();
     await_unmapped(dir).await;
 }
@@ -322,7 +326,7 @@ async fn await_unmapped(dir: &Path) {
 }
 
 #[tokio::test]
-async fn copies_are_opened_while_the_connection_is_made_and_let_go_where_there_is_none() {
+async fn copies_open_during_connect_and_are_released_if_it_fails() {
     let mut world = World::new(2).await;
     let dir = tempfile::tempdir().unwrap();
     leave_copies(&mut world, dir.path()).await;
@@ -356,7 +360,7 @@ async fn copies_are_opened_while_the_connection_is_made_and_let_go_where_there_i
 }
 
 #[tokio::test]
-async fn copies_are_opened_while_the_control_log_is_asked_and_served_once_it_has_answered() {
+async fn copies_open_while_the_control_log_is_read_and_serve_after_its_answer() {
     let rim = Rim::new();
     let mut world = World::over(rim.clone(), 2).await;
     let dir = tempfile::tempdir().unwrap();
@@ -378,11 +382,11 @@ async fn copies_are_opened_while_the_control_log_is_asked_and_served_once_it_has
 }
 
 #[tokio::test]
-async fn of_a_store_that_was_made_anew_under_its_name_nothing_old_is_ever_served() {
+async fn recreated_store_never_serves_documents_of_its_predecessor() {
     let mut world = World::new(1).await;
     let dir = tempfile::tempdir().unwrap();
     world.put(&key(1), 1).await;
-    open_and_note(&world, dir.path()).await.shut_down(LONG).await.unwrap();
+    open_and_note(&world, dir.path()).await.close(LONG).await.unwrap();
     let noted = std::fs::read(store_file(dir.path()).unwrap()).unwrap();
     world.remake(forebay_core::id::StoreId(43)).await;
     world.forget_catalog();
@@ -405,11 +409,11 @@ async fn of_a_store_that_was_made_anew_under_its_name_nothing_old_is_ever_served
 }
 
 #[tokio::test]
-async fn what_a_name_stands_for_is_looked_for_without_the_file_or_with_a_damaged_one() {
+async fn store_id_is_looked_up_if_its_note_is_missing_or_damaged() {
     let mut world = World::new(1).await;
     let dir = tempfile::tempdir().unwrap();
     world.put(&key(1), 1).await;
-    open_and_note(&world, dir.path()).await.shut_down(LONG).await.unwrap();
+    open_and_note(&world, dir.path()).await.close(LONG).await.unwrap();
     let path = store_file(dir.path()).unwrap();
     let sound = std::fs::read(&path).unwrap();
     let mut damaged = sound.clone();
@@ -426,12 +430,12 @@ async fn what_a_name_stands_for_is_looked_for_without_the_file_or_with_a_damaged
             }
         };
         tokio::time::timeout(LONG, sound_again).await.unwrap();
-        reader.shut_down(LONG).await.unwrap();
+        reader.close(LONG).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_shares_nothing_lets_nobody_begin_with_its_checkpoints() {
+async fn unshared_reader_excludes_others_from_its_checkpoints() {
     let world = World::new(1).await;
     let dir = tempfile::tempdir().unwrap();
     leave_checkpoint(&world, dir.path(), 0..10).await;

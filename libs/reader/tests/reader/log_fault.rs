@@ -13,8 +13,8 @@ use forebay_core::id::{LogId, Offset, PartitionId};
 use forebay_core::schema::{Alteration, FieldSpec};
 use forebay_core::value::FieldType;
 use forebay_log::ChangeLog;
-use forebay_reader::{Phase, Read, Reader, Rebuilding};
-use forebay_replica::{OnSkipped, ReplicaOptions, Skipped};
+use forebay_reader::{Phase, ReadOptions, Reader, RebuildProgress};
+use forebay_replica::{OnSkipped, ReplicaOptions, SkippedLogRecord};
 use forebay_wire::entry::encode_entry;
 
 use crate::world::{LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
@@ -41,9 +41,9 @@ async fn until(reader: &Reader, wanted: impl Fn(&forebay_reader::PartitionStatus
 #[tokio::test(start_paused = true)]
 async fn replica_skips_counts_and_reports_garbage_and_applies_later_keys() {
     let world = World::new(2).await;
-    let told: Arc<Mutex<Vec<Skipped>>> = Arc::default();
+    let told: Arc<Mutex<Vec<SkippedLogRecord>>> = Arc::default();
     let heard = told.clone();
-    let on_skipped = move |skipped: &Skipped| {
+    let on_skipped = move |skipped: &SkippedLogRecord| {
         heard.lock().unwrap().push(skipped.clone());
         panic!("a callback that panics stops nothing");
     };
@@ -61,13 +61,13 @@ async fn replica_skips_counts_and_reports_garbage_and_applies_later_keys() {
     let key = key_in(&world, 0);
     let put = world.put(&key, 3).await;
     reader.await_token(&put, 10 * SECOND).await.unwrap();
-    replica.admit(&Read::after_token(put, 10 * SECOND), &[FIRST]).await.unwrap();
+    replica.await_readable(&ReadOptions::after(put, 10 * SECOND), &[FIRST]).await.unwrap();
 
     assert_eq!(age(&reader, &key).unwrap(), Some(3));
     assert_eq!(age(&reader, &key_in(&world, 1)).unwrap(), None);
     assert_eq!(replica.status().partitions[0].counts, reader.status().partitions[0].counts);
     let status = reader.status();
-    assert_eq!(status.partitions[0].counts.skipped, 3);
+    assert_eq!(status.partitions[0].counts.records_skipped, 3);
     assert_eq!(status.partitions[0].counts.rebuilds, 0);
     assert_eq!(status.partitions[0].offset_applied, Offset(5));
     let told = told.lock().unwrap();
@@ -79,7 +79,7 @@ async fn replica_skips_counts_and_reports_garbage_and_applies_later_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn damage_between_the_log_and_the_reader_is_read_again() {
+async fn record_damaged_in_transit_is_read_again() {
     let (world, rim) = rimmed(1).await;
     let reader = world.caught_up().await;
     rim.twist(|records| {
@@ -90,11 +90,11 @@ async fn damage_between_the_log_and_the_reader_is_read_again() {
     let put = world.put("ann", 1).await;
     reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
-    assert_eq!(reader.status().partitions[0].counts.skipped, 0);
+    assert_eq!(reader.status().partitions[0].counts.records_skipped, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_definition_is_waited_for_and_nothing_is_skipped() {
+async fn unknown_definition_is_awaited_and_nothing_is_skipped() {
     let world = World::new(1).await;
     let reader = world.caught_up().await;
     let field = FieldSpec::new("city", FieldType::INT64);
@@ -114,7 +114,7 @@ async fn an_unknown_definition_is_waited_for_and_nothing_is_skipped() {
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     assert_eq!(age(&reader, "bob").unwrap(), Some(2));
     assert_eq!(reader.schema_version(), next.version);
-    assert_eq!(reader.status().partitions[0].trouble, None);
+    assert_eq!(reader.status().partitions[0].last_error, None);
 }
 
 /// Returns a frame with a valid checksum and a format that this build does not know.
@@ -128,7 +128,7 @@ fn newer_entry(world: &World) -> Bytes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_of_a_newer_build_halts_its_partition_alone() {
+async fn entry_of_a_newer_build_halts_only_its_partition() {
     let world = World::new(2).await;
     let (halting, other) = (key_in(&world, 0), key_in(&world, 1));
     world.put(&halting, 1).await;
@@ -142,9 +142,9 @@ async fn an_entry_of_a_newer_build_halts_its_partition_alone() {
     reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, &other).unwrap(), Some(3));
     let status = reader.status();
-    let halted = status.partitions[0].halted.as_ref().unwrap();
-    assert_eq!(halted.code(), ErrorCode::UpgradeNeeded);
-    assert_eq!(status.partitions[1].halted, None);
+    let fatal = status.partitions[0].fatal_error.as_ref().unwrap();
+    assert_eq!(fatal.code(), ErrorCode::UpgradeNeeded);
+    assert_eq!(status.partitions[1].fatal_error, None);
     tokio::time::sleep(5 * SECOND).await;
     let error = reader.read_local(Some(2 * SECOND), |v| v.get_document(halting.as_str()));
     assert_eq!(error.unwrap_err().code(), ErrorCode::Stale);
@@ -156,7 +156,7 @@ async fn an_entry_of_a_newer_build_halts_its_partition_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_log_leaves_the_reader_serving_with_rising_age() {
+async fn reader_of_an_unreachable_log_serves_with_rising_age() {
     let (world, rim) = rimmed(1).await;
     world.put("ann", 1).await;
     let ready_max_staleness = 2 * SECOND;
@@ -172,8 +172,8 @@ async fn an_unreachable_log_leaves_the_reader_serving_with_rising_age() {
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     let status = reader.status();
     assert!(status.age.unwrap() >= 10 * SECOND);
-    let trouble = status.partitions[0].trouble.as_ref().unwrap();
-    assert_eq!(trouble.code(), ErrorCode::Unavailable);
+    let last_error = status.partitions[0].last_error.as_ref().unwrap();
+    assert_eq!(last_error.code(), ErrorCode::Unavailable);
     let error = reader.await_ready(SECOND).await.unwrap_err();
     assert!(error.message().contains("the rim is off"), "{error}");
 
@@ -181,11 +181,11 @@ async fn an_unreachable_log_leaves_the_reader_serving_with_rising_age() {
     world.put("ann", 2).await;
     reader.await_ready(10 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
-    assert_eq!(reader.status().partitions[0].trouble, None);
+    assert_eq!(reader.status().partitions[0].last_error, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replaced_log_is_built_beside_the_old_copy_until_it_has_caught_up() {
+async fn replaced_log_is_replayed_next_to_the_old_copy_until_caught_up() {
     let (world, rim) = rimmed(1).await;
     let old = world.put("ann", 1).await;
     let reader = world.caught_up().await;
@@ -194,8 +194,8 @@ async fn a_replaced_log_is_built_beside_the_old_copy_until_it_has_caught_up() {
     for number in 0..20 {
         world.write_to(OTHER_LOG, change("bob", Verb::Put, &[("age", number)])).await;
     }
-    let is_held_up = |rebuilding: &Rebuilding| rebuilding.catch_up.offset_applied == Offset(5);
-    until(&reader, |status| status.rebuilding.as_ref().is_some_and(is_held_up)).await;
+    let is_held_up = |rebuild: &RebuildProgress| rebuild.catch_up.offset_applied == Offset(5);
+    until(&reader, |status| status.rebuild.as_ref().is_some_and(is_held_up)).await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(1), "the old copy is served meanwhile");
     assert_eq!(age(&reader, "bob").unwrap(), None);
     assert_eq!(reader.log_id(FIRST).unwrap(), Some(LOG));
@@ -218,7 +218,7 @@ async fn a_replaced_log_is_built_beside_the_old_copy_until_it_has_caught_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_of_the_new_log_brings_the_reader_to_it() {
+async fn token_of_the_new_log_moves_the_reader_to_it() {
     let world = World::new(1).await;
     for number in 0..5 {
         world.put("ann", number).await;
@@ -237,7 +237,7 @@ async fn a_token_of_the_new_log_brings_the_reader_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latest_never_answers_from_a_log_that_was_replaced() {
+async fn latest_read_never_answers_from_a_replaced_log() {
     for old_length in [0, 3, 19, 20, 21, 40] {
         let (world, rim) = rimmed(1).await;
         for number in 0..old_length {
@@ -251,7 +251,7 @@ async fn latest_never_answers_from_a_log_that_was_replaced() {
             world.write_to(OTHER_LOG, put).await;
         }
         rim.is_off.store(false, Ordering::SeqCst);
-        let latest = Read::latest(10 * SECOND);
+        let latest = ReadOptions::latest(10 * SECOND);
         let mut answers = 0;
         for _ in 0..50 {
             let read = reader.read(&latest, &[FIRST], |_| Ok(())).await;
@@ -271,7 +271,7 @@ async fn latest_never_answers_from_a_log_that_was_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_lost_its_tail_is_served_again_once_it_has_passed_the_old_copy() {
+async fn log_that_lost_its_tail_is_served_once_it_has_passed_the_old_copy() {
     let world = World::new(1).await;
     for number in 0..10 {
         world.put("ann", number).await;
@@ -280,7 +280,7 @@ async fn a_log_that_lost_its_tail_is_served_again_once_it_has_passed_the_old_cop
     assert_eq!(reader.status().partitions[0].position, Some(position(10)));
     world.replace_logs(LOG).await;
     world.put("ann", 100).await;
-    until(&reader, |status| status.rebuilding.is_some()).await;
+    until(&reader, |status| status.rebuild.is_some()).await;
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(9), "the new copy ends below the old one");
     assert_eq!(reader.status().partitions[0].position, Some(position(10)));
@@ -293,7 +293,7 @@ async fn a_log_that_lost_its_tail_is_served_again_once_it_has_passed_the_old_cop
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_trimmed_past_the_reader_is_no_bootstrap_and_the_old_copy_serves_on() {
+async fn log_trimmed_past_the_reader_cannot_bootstrap_and_the_old_copy_serves() {
     let (world, rim) = rimmed(1).await;
     world.put("ann", 1).await;
     let reader = world.caught_up().await;
@@ -305,7 +305,10 @@ async fn a_log_trimmed_past_the_reader_is_no_bootstrap_and_the_old_copy_serves_o
     world.log.trim(at(0), Offset(6)).await.unwrap();
     rim.is_off.store(false, Ordering::SeqCst);
     until(&reader, |status| {
-        status.trouble.as_ref().is_some_and(|trouble| trouble.message().contains("snapshot"))
+        status
+            .last_error
+            .as_ref()
+            .is_some_and(|last_error| last_error.message().contains("snapshot"))
     })
     .await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
@@ -319,7 +322,7 @@ async fn a_log_trimmed_past_the_reader_is_no_bootstrap_and_the_old_copy_serves_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_trimmed_behind_the_reader_changes_nothing() {
+async fn log_trimmed_behind_the_reader_changes_nothing() {
     let (world, rim) = rimmed(1).await;
     for number in 0..10 {
         world.put("ann", number).await;
@@ -336,7 +339,7 @@ async fn a_log_trimmed_behind_the_reader_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_invariant_poisons_the_partition_until_it_is_built_anew() {
+async fn broken_invariant_poisons_the_partition_until_it_is_rebuilt() {
     let (world, rim) = rimmed(1).await;
     world.put("ann", 1).await;
     let reader = world.caught_up().await;
@@ -357,23 +360,23 @@ async fn a_broken_invariant_poisons_the_partition_until_it_is_built_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_log_tells_no_time_a_barrier_does() {
+async fn barrier_measures_the_clock_if_the_log_reports_no_time() {
     let (world, rim) = rimmed(1).await;
     rim.is_timeless.store(true, Ordering::SeqCst);
     world.put("ann", 1).await;
     let reader = world.caught_up().await;
     let status = reader.status();
     assert_eq!(status.partitions[0].clock_error, Some(Duration::ZERO));
-    until(&reader, |status| status.counts.applied == 3).await;
+    until(&reader, |status| status.counts.records_applied == 3).await;
     assert!(reader.read_local(Some(2 * SECOND), |v| v.get_document("ann")).unwrap().is_some());
     tokio::time::sleep(30 * SECOND).await;
-    assert_eq!(reader.status().partitions[0].counts.applied, 3, "one barrier a minute");
+    assert_eq!(reader.status().partitions[0].counts.records_applied, 3, "one barrier a minute");
 }
 
 /// Random appends, silences, cuts and replacements prove that the position of one log never falls,
 /// and that the reader always recovers.
 #[tokio::test(start_paused = true)]
-async fn the_position_of_a_log_never_falls() {
+async fn position_of_a_log_never_decreases() {
     for seed in 0..40 {
         position_run(seed).await;
     }
@@ -422,7 +425,7 @@ async fn position_run(seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_ahead_of_a_bootstrapping_partition_is_waited_for() {
+async fn reader_waits_for_a_token_ahead_of_a_bootstrapping_partition() {
     let world = World::new(1).await;
     let put = world.put("ann", 1).await;
     let reader = world.open().await;
@@ -433,7 +436,7 @@ async fn a_token_ahead_of_a_bootstrapping_partition_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_room_in_its_budget_a_reader_stops_applying_and_says_what_to_raise() {
+async fn reader_over_its_budget_stops_applying_and_names_the_option_to_raise() {
     let world = World::new(1).await;
     let options = world.options().memory_limit(256 * 1024);
     let reader = world.open_with(options).await;
@@ -445,9 +448,9 @@ async fn without_room_in_its_budget_a_reader_stops_applying_and_says_what_to_rai
     let error = reader.await_token(&last, 30 * SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded, "{error}");
     let status = reader.status().partitions[0].clone();
-    let trouble = status.trouble.clone().unwrap();
-    assert_eq!(trouble.code(), ErrorCode::LimitExceeded, "{trouble}");
-    assert!(trouble.message().contains("memory budget"), "{trouble}");
+    let last_error = status.last_error.clone().unwrap();
+    assert_eq!(last_error.code(), ErrorCode::LimitExceeded, "{last_error}");
+    assert!(last_error.message().contains("memory budget"), "{last_error}");
     // The applied documents are readable as of one position, and no later ones.
     assert_eq!(status.phase, Phase::Serving);
     let applied = status.documents as i64;

@@ -1,4 +1,4 @@
-//! Tests of the reader with a log, an index and a clock of their own. One binary holds them all,
+//! Tests of the reader with a log, an index and a clock of their own. All are in a single binary,
 //! because the compiler repeats the reader's generic code in each binary.
 
 mod bootstrap;

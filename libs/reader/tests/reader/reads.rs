@@ -9,14 +9,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_core::change::{EntryBody, Verb};
 use forebay_core::id::{LogId, PartitionId, PartitionRef, Sequence};
-use forebay_core::outcome::Verdict;
+use forebay_core::outcome::ConditionOutcome;
 use forebay_core::schema::Alteration;
 use forebay_core::value::FieldType;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{FieldRead, GatherField, GatherOut, KeyStatus};
-use forebay_log::Appended;
+use forebay_log::AppendReceipt;
 use forebay_reader::{
-    Barriers, LogBarriers, PartitionFilter, Phase, Read, Reader, ReaderOptions, ReaderParts,
+    Barriers, LogBarriers, PartitionFilter, Phase, ReadOptions, Reader, ReaderOptions, ReaderParts,
 };
 use forebay_replica::ReplicaOptions;
 
@@ -45,13 +45,13 @@ async fn puts_upserts_and_deletes_are_read_after_their_token() {
 
     let delete = world.write(change("ann", Verb::Delete, &[])).await;
     let partitions = [reader.partition_of("ann").unwrap()];
-    let after = Read::after_token(delete, SECOND);
+    let after = ReadOptions::after(delete, SECOND);
     let found = reader.read(&after, &partitions, |view| view.get_document("ann")).await.unwrap();
     assert_eq!(found, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_from_before_the_open_are_there_once_it_is_ready() {
+async fn documents_written_before_the_open_are_readable_once_ready() {
     let world = World::new(3).await;
     for number in 0..200 {
         world.put(&format!("user-{number}"), number).await;
@@ -71,11 +71,11 @@ async fn documents_from_before_the_open_are_there_once_it_is_ready() {
         > 0
     {}
     assert_eq!(seen.len(), 200);
-    assert_eq!(reader.metrics().records.applied, 200 + 3);
+    assert_eq!(reader.metrics().counts.records_applied, 200 + 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn absent_is_said_only_after_catch_up() {
+async fn absent_is_returned_only_after_catch_up() {
     let world = World::new(1).await;
     world.put("ann", 1).await;
     let reader = world.open().await;
@@ -86,7 +86,7 @@ async fn absent_is_said_only_after_catch_up() {
     assert_eq!(error.context().store.as_deref(), Some("users"));
     assert_eq!(error.context().partition, Some(PartitionId(0)));
     let keys = ["nobody"];
-    let statuses = reader.read_local(None, |view| view.multi_get_documents(&keys[..])).unwrap();
+    let statuses = reader.read_local(None, |view| view.get_documents(&keys[..])).unwrap();
     assert_eq!(statuses[0].0, KeyStatus::Unavailable);
     assert_eq!(reader.status().phase, Phase::Bootstrapping);
     assert!(!reader.is_ready());
@@ -95,8 +95,8 @@ async fn absent_is_said_only_after_catch_up() {
     assert_eq!(age(&reader, "nobody").unwrap(), None);
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     let status = reader.status();
-    assert_eq!((status.phase, status.percent), (Phase::Serving, 100));
-    assert_eq!(status.remaining, Some(Duration::ZERO));
+    assert_eq!((status.phase, status.bootstrap_percent), (Phase::Serving, 100));
+    assert_eq!(status.bootstrap_remaining, Some(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,7 @@ async fn allow_incomplete_reads_answers_before_catch_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_waited_for_in_time_and_not_longer() {
+async fn token_wait_ends_at_its_token_or_its_deadline() {
     let world = World::new(1).await;
     let reader = world.caught_up().await;
     let next = token(0, LOG, 2);
@@ -146,7 +146,7 @@ struct CountedBarriers {
 
 #[async_trait]
 impl Barriers for CountedBarriers {
-    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         self.sent.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(20)).await;
         self.barriers.append_barrier(at, entry).await
@@ -154,7 +154,7 @@ impl Barriers for CountedBarriers {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latest_sees_every_write_that_was_acknowledged_before_it() {
+async fn latest_read_sees_every_write_acknowledged_before_it() {
     let world = World::new(2).await;
     let barriers = LogBarriers(world.log.clone());
     let barriers = Arc::new(CountedBarriers { barriers, sent: AtomicU64::new(0) });
@@ -164,8 +164,8 @@ async fn latest_sees_every_write_that_was_acknowledged_before_it() {
     for number in 0..20 {
         world.put("ann", number).await;
         let partitions = [reader.partition_of("ann").unwrap()];
-        let latest = Read::latest(SECOND);
-        let handle = reader.handle("age", FieldType::INT64).unwrap();
+        let latest = ReadOptions::latest(SECOND);
+        let handle = reader.field_as("age", FieldType::INT64).unwrap();
         let read = reader.read(&latest, &partitions, |view| view.get_scalar(&handle, "ann")).await;
         assert_eq!(read.unwrap(), FieldRead::Value(number));
     }
@@ -173,7 +173,9 @@ async fn latest_sees_every_write_that_was_acknowledged_before_it() {
 
     let calls = (0..50).map(|_| {
         let reader = reader.clone();
-        tokio::spawn(async move { reader.wait(&Read::latest(SECOND), &[PartitionId(0)]).await })
+        tokio::spawn(
+            async move { reader.wait(&ReadOptions::latest(SECOND), &[PartitionId(0)]).await },
+        )
     });
     for call in calls.collect::<Vec<_>>() {
         call.await.unwrap().unwrap();
@@ -191,7 +193,7 @@ struct LostAnswers {
 
 #[async_trait]
 impl Barriers for LostAnswers {
-    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let appended = self.barriers.append_barrier(at, entry).await;
         let lose = |left: u64| left.checked_sub(1);
         match self.to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose) {
@@ -202,12 +204,12 @@ impl Barriers for LostAnswers {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_barrier_whose_answer_is_lost_is_sent_again_a_few_times() {
+async fn barrier_with_a_lost_answer_is_resent_a_few_times() {
     assert_sent_again(Error::unknown_outcome("the answer is lost")).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_barrier_that_finds_its_connection_broken_is_sent_again_a_few_times() {
+async fn barrier_on_a_broken_connection_is_resent_a_few_times() {
     assert_sent_again(Error::unavailable("the connection is broken; try again")).await;
 }
 
@@ -218,17 +220,17 @@ async fn assert_sent_again(answer: Error) {
     let parts = ReaderParts { barriers: barriers.clone(), ..world.parts() };
     let reader = Reader::open(world.options(), parts).await.unwrap();
     reader.await_ready(SECOND).await.unwrap();
-    reader.wait(&Read::latest(SECOND), &[PartitionId(0)]).await.unwrap();
+    reader.wait(&ReadOptions::latest(SECOND), &[PartitionId(0)]).await.unwrap();
     assert_eq!(barriers.to_lose.load(Ordering::SeqCst), 0);
 
     barriers.to_lose.store(1_000, Ordering::SeqCst);
-    let error = reader.wait(&Read::latest(SECOND), &[PartitionId(0)]).await.unwrap_err();
+    let error = reader.wait(&ReadOptions::latest(SECOND), &[PartitionId(0)]).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     assert!(barriers.to_lose.load(Ordering::SeqCst) > 990, "it is not tried for ever");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bound_on_age_is_stale_in_silence_and_kept_by_heartbeats() {
+async fn age_bound_is_exceeded_in_silence_and_met_with_heartbeats() {
     let world = World::new(1).await;
     world.put("ann", 1).await;
     let reader = world.caught_up().await;
@@ -240,7 +242,7 @@ async fn a_bound_on_age_is_stale_in_silence_and_kept_by_heartbeats() {
     assert_eq!(error.code(), ErrorCode::Stale);
     assert!(error.message().contains("reason age"), "{error}");
     let keys = ["ann"];
-    let statuses = reader.read_local(Some(2 * SECOND), |v| v.multi_get_documents(&keys[..]));
+    let statuses = reader.read_local(Some(2 * SECOND), |v| v.get_documents(&keys[..]));
     assert_eq!(statuses.unwrap()[0].0, KeyStatus::Stale);
     assert!(age(&reader, "ann").unwrap().is_some(), "a local read has no bound");
 
@@ -257,7 +259,7 @@ async fn a_bound_on_age_is_stale_in_silence_and_kept_by_heartbeats() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_off_is_stale_for_that_reason() {
+async fn clock_error_is_the_reason_of_a_stale_read() {
     let world = World::new(1).await;
     world.clock.jump_micros(1_500_000);
     let reader = world.caught_up().await;
@@ -276,7 +278,7 @@ async fn a_clock_that_is_off_is_stale_for_that_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_is_named_to_whoever_reads_past_it() {
+async fn read_outside_the_filter_names_the_filter() {
     let world = World::new(4).await;
     let followed = PartitionFilter::Only(BTreeSet::from([PartitionId(1), PartitionId(3)]));
     let options = world.options().partitions(followed);
@@ -291,14 +293,14 @@ async fn a_filter_is_named_to_whoever_reads_past_it() {
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     assert_eq!(error.context().partition, Some(PartitionId(2)));
     assert!(error.message().contains("1, 3"), "{error}");
-    let error = reader.wait(&Read::latest(SECOND), &[PartitionId(2)]).await.unwrap_err();
+    let error = reader.wait(&ReadOptions::latest(SECOND), &[PartitionId(2)]).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     assert!(error.message().contains("partitions 1, 3"), "{error}");
     assert_eq!(reader.status().partitions.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_cannot_be_is_refused_at_open() {
+async fn reader_with_invalid_options_is_refused_at_open() {
     let world = World::new(2).await;
     let open = async |options| Reader::open(options, world.parts()).await.map(|_| ());
     let error = open(ReaderOptions::new("nobody")).await.unwrap_err();
@@ -314,7 +316,7 @@ async fn a_reader_that_cannot_be_is_refused_at_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_is_told_to_readers_and_callbacks() {
+async fn readers_and_callbacks_learn_new_definitions() {
     let world = World::new(1).await;
     let reader = world.caught_up().await;
     assert_eq!(reader.schema_version().0, 1);
@@ -324,7 +326,7 @@ async fn a_definition_is_told_to_readers_and_callbacks() {
         assert!(schema.definition.field("years").is_some());
         told.store(schema.definition.version.0.into(), Ordering::SeqCst);
     }));
-    let handle = reader.handle("age", FieldType::INT64).unwrap();
+    let handle = reader.field_as("age", FieldType::INT64).unwrap();
     let rename = Alteration::RenameField { from: "age".into(), to: "years".into() };
     let next = world.definition.altered(&[rename]).unwrap();
     world.define(&next).await;
@@ -340,7 +342,7 @@ async fn a_definition_is_told_to_readers_and_callbacks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replica_keeps_outcomes_if_its_options_say_so() {
+async fn replica_retains_outcomes_if_its_options_say_so() {
     let world = World::new(1).await;
     let replica = world.replica(ReplicaOptions::new("users"));
     let error = replica.outcome(PartitionId(0), CLIENT, Sequence(1)).unwrap_err();
@@ -352,17 +354,17 @@ async fn replica_keeps_outcomes_if_its_options_say_so() {
     world.write(if_absent(change("ann", Verb::Put, &[("age", 2)]))).await;
     world.put("bob", 3).await;
     replica.wait_applied(PartitionId(0), position(3), SECOND).await.unwrap();
-    let verdict = |sequence| {
+    let condition_outcome = |sequence| {
         let outcome = replica.outcome(PartitionId(0), CLIENT, Sequence(sequence)).unwrap();
-        outcome.map(|outcome| outcome.verdict)
+        outcome.map(|outcome| outcome.condition)
     };
-    assert_eq!(verdict(1), Some(Verdict::Applied));
-    assert_eq!(verdict(2), Some(Verdict::ConditionFailed(None)));
-    assert_eq!(verdict(3), None);
+    assert_eq!(condition_outcome(1), Some(ConditionOutcome::Applied));
+    assert_eq!(condition_outcome(2), Some(ConditionOutcome::ConditionFailed(None)));
+    assert_eq!(condition_outcome(3), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gather_passes_through() {
+async fn reader_gathers_fields_of_many_keys() {
     let world = World::new(4).await;
     let reader = world.caught_up().await;
     for (key, number) in [("a", 1), ("b", 2)] {
@@ -384,7 +386,7 @@ async fn a_gather_passes_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_ends_waits_and_later_reads_and_may_be_said_twice() {
+async fn close_ends_waits_and_later_reads_and_may_be_repeated() {
     let world = World::new(1).await;
     let reader = world.caught_up().await;
     let waits = {
@@ -392,19 +394,19 @@ async fn close_ends_waits_and_later_reads_and_may_be_said_twice() {
         tokio::spawn(async move { reader.await_token(&token(0, LOG, 99), 600 * SECOND).await })
     };
     tokio::task::yield_now().await;
-    reader.close();
-    reader.close();
+    reader.begin_close();
+    reader.begin_close();
     assert_eq!(waits.await.unwrap().unwrap_err().code(), ErrorCode::Closed);
     assert_eq!(age(&reader, "ann").unwrap_err().code(), ErrorCode::Closed);
-    let latest = reader.wait(&Read::latest(SECOND), &[PartitionId(0)]).await;
+    let latest = reader.wait(&ReadOptions::latest(SECOND), &[PartitionId(0)]).await;
     assert_eq!(latest.unwrap_err().code(), ErrorCode::Closed);
     assert_eq!(reader.await_ready(SECOND).await.unwrap_err().code(), ErrorCode::Closed);
     assert!(!reader.is_ready());
 
-    let applied = reader.metrics().records.applied;
+    let applied = reader.metrics().counts.records_applied;
     world.put("ann", 1).await;
     tokio::time::sleep(10 * SECOND).await;
-    assert_eq!(reader.metrics().records.applied, applied);
+    assert_eq!(reader.metrics().counts.records_applied, applied);
 }
 
 #[tokio::test(start_paused = true)]
@@ -422,7 +424,7 @@ async fn dropping_the_last_clone_ends_the_tasks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_from_many_threads_end_or_are_closed_and_never_go_back() {
+async fn concurrent_reads_return_or_are_closed_and_never_go_back() {
     let world = World::new(1).await;
     world.put("ann", 0).await;
     let reader = world.caught_up().await;
@@ -463,7 +465,7 @@ async fn reads_from_many_threads_end_or_are_closed_and_never_go_back() {
         last = Some(world.put("ann", number).await);
     }
     reader.await_token(&last.unwrap(), 60 * SECOND).await.unwrap();
-    reader.close();
+    reader.begin_close();
     stopped.store(true, Ordering::SeqCst);
     for thread in threads {
         thread.join().unwrap();

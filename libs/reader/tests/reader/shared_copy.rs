@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forebay_core::ErrorCode;
 use forebay_core::id::PartitionId;
 use forebay_core::schema::Alteration;
-use forebay_reader::{PartitionFilter, Phase, Read, Reader};
+use forebay_reader::{PartitionFilter, Phase, ReadOptions, Reader};
 
-use crate::world::kept::{counts, status, until};
-use crate::world::sharing::{LONG, forget_copies, options, parts};
+use crate::world::checkpoints::{counts, status, until};
+use crate::world::shared_directory::{LONG, forget_copies, options, parts};
 use crate::world::{LOG, Rim, SECOND, World, age, key_in};
 
 async fn open(world: &World, dir: &Path) -> Reader {
@@ -23,7 +23,7 @@ async fn open(world: &World, dir: &Path) -> Reader {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_of_one_directory_answer_alike_and_one_reads_the_log() {
+async fn readers_of_one_directory_answer_alike_and_only_the_owner_reads_the_log() {
     let world = World::new(2).await;
     let dir = tempfile::tempdir().unwrap();
     let put = world.put("ann", 1).await;
@@ -43,25 +43,25 @@ async fn readers_of_one_directory_answer_alike_and_one_reads_the_log() {
         (at.phase, at.generation, at.log_id, at.position, at.offset_applied, at.documents)
     });
     assert_eq!(told[0], told[1]);
-    assert!(statuses[0].counts.applied > 0);
-    assert_eq!(statuses[1].counts.applied, 0, "only the one that keeps the copy reads the log");
+    assert!(statuses[0].counts.records_applied > 0);
+    assert_eq!(statuses[1].counts.records_applied, 0, "only the owner of the copy reads the log");
     let aged = second.read_local(Some(LONG), |view| view.get_document("ann")).unwrap();
     assert!(aged.is_some(), "its age is told by the copy's header");
     // A wait for the log's end uses the same copy.
     world.put("ann", 3).await;
     let partitions = [second.partition_of("ann").unwrap()];
-    second.wait(&Read::latest(LONG), &partitions).await.unwrap();
+    second.wait(&ReadOptions::latest(LONG), &partitions).await.unwrap();
     assert_eq!(age(&second, "ann").unwrap(), Some(3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_keeper_closes_another_goes_on_and_reads_never_stop() {
+async fn standby_takes_over_at_close_of_the_owner_without_a_gap_in_reads() {
     let world = Arc::new(World::new(2).await);
     let dir = tempfile::tempdir().unwrap();
     for n in 0..200 {
         world.put(&format!("key-{n}"), 0).await;
     }
-    let mut keeper = open(&world, dir.path()).await;
+    let mut owner = open(&world, dir.path()).await;
     let (watched, done) = (open(&world, dir.path()).await, Arc::new(AtomicBool::new(false)));
     let (reader, stop) = (watched.clone(), done.clone());
     let reads = std::thread::spawn(move || {
@@ -75,7 +75,7 @@ async fn when_the_keeper_closes_another_goes_on_and_reads_never_stop() {
     });
     for round in 1..=6 {
         let next = open(&world, dir.path()).await;
-        keeper.close();
+        owner.begin_close();
         for n in 0..200 {
             world.put(&format!("key-{n}"), round).await;
         }
@@ -83,21 +83,21 @@ async fn when_the_keeper_closes_another_goes_on_and_reads_never_stop() {
         watched.await_token(&put, LONG).await.unwrap();
         next.await_token(&put, LONG).await.unwrap();
         assert_eq!(age(&watched, "key-7").unwrap(), Some(round));
-        keeper = next;
+        owner = next;
     }
     done.store(true, Ordering::Relaxed);
     assert!(reads.join().unwrap() > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_stays_when_its_last_reader_ends_and_is_gone_on_with_without_the_log() {
+async fn copy_survives_its_last_reader_and_serves_without_the_log() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let dir = tempfile::tempdir().unwrap();
     world.put("ann", 1).await;
     let reader = open(&world, dir.path()).await;
     let before = status(&reader);
-    reader.shut_down(LONG).await.unwrap();
+    reader.close(LONG).await.unwrap();
     for path in std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path()) {
         if path.extension().is_some_and(|extension| extension == "checkpoint") {
             std::fs::remove_file(path).unwrap();
@@ -118,14 +118,14 @@ async fn a_copy_stays_when_its_last_reader_ends_and_is_gone_on_with_without_the_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
+async fn copy_made_from_a_checkpoint_survives_like_any_other() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let dir = tempfile::tempdir().unwrap();
     world.put("ann", 1).await;
     let reader = open(&world, dir.path()).await;
     let before = status(&reader);
-    reader.shut_down(LONG).await.unwrap();
+    reader.close(LONG).await.unwrap();
     forget_copies(dir.path());
     // The first reader builds the copy from the checkpoint, the second one finds it so, and neither
     // can read further.
@@ -137,7 +137,7 @@ async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
         let now = status(&reader);
         assert_eq!((now.position, now.log_id), (before.position, before.log_id));
         assert_eq!((counts(&reader).restored, age(&reader, "ann").unwrap()), (1, Some(1)));
-        reader.shut_down(LONG).await.unwrap();
+        reader.close(LONG).await.unwrap();
     }
     rim.is_off.store(false, Ordering::SeqCst);
     let put = world.put("ann", 2).await;
@@ -167,7 +167,7 @@ fn mapped_bytes(dir: &Path) -> (u64, u64) {
 
 /// Proves that maintenance continues until it is done: nothing signals the tail to start it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_goes_into_huge_pages_although_the_log_is_silent() {
+async fn copy_moves_into_huge_pages_while_the_log_is_silent() {
     let huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
         return println!("there is no memory file system here: nothing to test");
@@ -184,7 +184,7 @@ async fn a_copy_goes_into_huge_pages_although_the_log_is_silent() {
     let reader = open(&world, dir.path()).await;
     reader.await_token(&last, LONG).await.unwrap();
     let end = status(&reader).offset_applied;
-    reader.shut_down(LONG).await.unwrap();
+    reader.close(LONG).await.unwrap();
     forget_copies(dir.path());
     rim.silent_from.store(end.0, Ordering::SeqCst);
     let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_copy_goes_into_huge_pages_although_the_log_is_silent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_with_other_filters_share_the_partitions_that_both_follow() {
+async fn readers_with_different_filters_share_their_common_partitions() {
     let world = World::new(2).await;
     let dir = tempfile::tempdir().unwrap();
     let keys = [key_in(&world, 0), key_in(&world, 1)];
@@ -222,12 +222,12 @@ async fn readers_with_other_filters_share_the_partitions_that_both_follow() {
         assert_eq!(age(&all, key).unwrap(), Some(1));
     }
     let applied =
-        all.status().partitions.iter().map(|at| at.counts.applied > 0).collect::<Vec<_>>();
+        all.status().partitions.iter().map(|at| at.counts.records_applied > 0).collect::<Vec<_>>();
     assert_eq!(applied, [true, false], "each partition is kept by whoever came first");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_and_another_log_come_to_all_readers_of_a_copy() {
+async fn all_readers_of_a_copy_receive_a_definition_and_another_log() {
     let world = World::new(1).await;
     let dir = tempfile::tempdir().unwrap();
     let put = world.put("ann", 1).await;
@@ -262,7 +262,7 @@ async fn a_definition_and_another_log_come_to_all_readers_of_a_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_shares_nothing_is_alone_in_its_directory() {
+async fn unshared_reader_excludes_others_from_its_directory() {
     let world = World::new(1).await;
     let dir = tempfile::tempdir().unwrap();
     world.put("ann", 1).await;
@@ -271,13 +271,13 @@ async fn a_reader_that_shares_nothing_is_alone_in_its_directory() {
     alone.checkpoint.as_mut().unwrap().is_shared = false;
     let error = Reader::open(alone.clone(), parts(&world)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
-    shared.shut_down(LONG).await.unwrap();
+    shared.close(LONG).await.unwrap();
     let alone = Reader::open(alone, parts(&world)).await.unwrap();
     alone.await_ready(LONG).await.unwrap();
     let beside = options(&world, dir.path()).open_timeout(SECOND);
     let error = Reader::open(beside, parts(&world)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
-    alone.shut_down(LONG).await.unwrap();
+    alone.close(LONG).await.unwrap();
     let shared = open(&world, dir.path()).await;
     assert_eq!(age(&shared, "ann").unwrap(), Some(1));
 }

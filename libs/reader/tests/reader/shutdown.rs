@@ -14,13 +14,15 @@ use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderO
 use forebay_reader::{PartitionStatus, ReaderParts};
 use forebay_wire::entry::encode_entry;
 
-use crate::world::kept::{DIR, checkpointed, counts, disk, files, open, parts, status, until};
+use crate::world::checkpoints::{
+    DIR, checkpointed, counts, disk, files, open, parts, status, until,
+};
 use crate::world::{LOG, Rim, SECOND, World, age};
 
 /// Returns the options of a reader that writes only its last checkpoint.
 fn rarely(world: &World) -> ReaderOptions {
-    let every = Duration::from_secs(1_000_000);
-    let checkpoint = CheckpointOptions::new(DIR).every(every);
+    let interval = Duration::from_secs(1_000_000);
+    let checkpoint = CheckpointOptions::new(DIR).interval(interval);
     world.options().checkpoint(checkpoint)
 }
 
@@ -33,7 +35,7 @@ fn bytes(disk: &SimDisk) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_writes_a_last_checkpoint_of_each_partition_and_frees_the_directory() {
+async fn close_writes_a_last_checkpoint_of_each_partition_and_frees_the_directory() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 2).await;
     let disk = disk();
@@ -43,13 +45,13 @@ async fn a_close_writes_a_last_checkpoint_of_each_partition_and_frees_the_direct
     let reader = open_rarely(&world, &disk).await;
     reader.await_ready(10 * SECOND).await.unwrap();
     assert!(files(&disk).is_empty());
-    reader.shut_down(10 * SECOND).await.unwrap();
+    reader.close(10 * SECOND).await.unwrap();
     assert_eq!(files(&disk).len(), 2);
     assert_eq!(counts(&reader), CheckpointCounts { written: 1, ..Default::default() });
     assert_eq!(age(&reader, "key-3").unwrap_err().code(), ErrorCode::Closed);
     let operations = disk.counts().operations;
-    reader.close();
-    reader.shut_down(10 * SECOND).await.unwrap();
+    reader.begin_close();
+    reader.close(10 * SECOND).await.unwrap();
     assert_eq!(disk.counts().operations, operations, "a second close changes nothing");
 
     // The directory is free at once, and its checkpoint holds everything that was applied.
@@ -61,12 +63,12 @@ async fn a_close_writes_a_last_checkpoint_of_each_partition_and_frees_the_direct
         assert_eq!(age(&again, &format!("key-{number}")).unwrap(), Some(number));
     }
     let before = bytes(&disk);
-    again.shut_down(10 * SECOND).await.unwrap();
+    again.close(10 * SECOND).await.unwrap();
     assert_eq!(bytes(&disk), before, "what has not changed is not written again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_drop_of_the_last_clone_is_a_close() {
+async fn drop_of_the_last_clone_closes_the_reader() {
     let world = World::new(1).await;
     let disk = disk();
     world.put("ann", 1).await;
@@ -82,19 +84,19 @@ async fn the_drop_of_the_last_clone_is_a_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_before_the_first_entry_writes_nothing() {
+async fn close_before_the_first_entry_writes_nothing() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let disk = disk();
     world.put("ann", 1).await;
     rim.reads_below.store(0, Ordering::SeqCst);
     let reader = open_rarely(&world, &disk).await;
-    reader.shut_down(10 * SECOND).await.unwrap();
+    reader.close(10 * SECOND).await.unwrap();
     assert!(files(&disk).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_in_the_middle_of_a_bootstrap_keeps_what_was_read_and_where_it_ends() {
+async fn close_during_bootstrap_checkpoints_its_progress_and_target() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let disk = disk();
@@ -104,7 +106,7 @@ async fn a_close_in_the_middle_of_a_bootstrap_keeps_what_was_read_and_where_it_e
     rim.reads_below.store(4, Ordering::SeqCst);
     let reader = open_rarely(&world, &disk).await;
     until(&reader, |status| status.offset_applied == Offset(4)).await;
-    reader.shut_down(10 * SECOND).await.unwrap();
+    reader.close(10 * SECOND).await.unwrap();
     assert_eq!(files(&disk).len(), 1);
 
     let again = open_rarely(&world, &disk).await;
@@ -115,11 +117,11 @@ async fn a_close_in_the_middle_of_a_bootstrap_keeps_what_was_read_and_where_it_e
     assert_eq!(age(&again, "key-0").unwrap_err().code(), ErrorCode::Unavailable);
     rim.reads_below.store(u64::MAX, Ordering::SeqCst);
     again.await_ready(60 * SECOND).await.unwrap();
-    assert_eq!(status(&again).counts.applied, 6, "it goes on behind the checkpoint");
+    assert_eq!(status(&again).counts.records_applied, 6, "it goes on behind the checkpoint");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_checkpoint_whose_definition_is_late_is_not_replaced_by_less() {
+async fn checkpoint_that_awaits_its_definition_is_not_replaced_by_an_earlier_state() {
     let rim = Rim::new();
     let world = World::over(rim.clone(), 1).await;
     let disk = disk();
@@ -133,7 +135,7 @@ async fn a_checkpoint_whose_definition_is_late_is_not_replaced_by_less() {
     let reader = open(&world, &disk).await;
     reader.await_ready(10 * SECOND).await.unwrap();
     checkpointed(&reader).await;
-    reader.shut_down(10 * SECOND).await.unwrap();
+    reader.close(10 * SECOND).await.unwrap();
     let kept = bytes(&disk);
 
     // The log is the same, and the control log does not contain the second version yet.
@@ -147,7 +149,7 @@ async fn a_checkpoint_whose_definition_is_late_is_not_replaced_by_less() {
     until(&reader, |status| status.offset_applied == Offset(4)).await;
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!(counts(&reader), CheckpointCounts { ignored: 1, ..Default::default() });
-    reader.shut_down(10 * SECOND).await.unwrap();
+    reader.close(10 * SECOND).await.unwrap();
     assert_eq!(bytes(&disk), kept, "4 records take the place of 11");
 
     let reader = open(&world, &disk).await;
@@ -156,7 +158,7 @@ async fn a_checkpoint_whose_definition_is_late_is_not_replaced_by_less() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_has_halted_keeps_what_it_had() {
+async fn halted_partition_retains_its_checkpoint() {
     let world = World::new(1).await;
     let disk = disk();
     world.put("ann", 1).await;
@@ -168,16 +170,16 @@ async fn a_partition_that_has_halted_keeps_what_it_had() {
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&newer[..20]), &newer[24..]);
     newer[20..24].copy_from_slice(&checksum.to_le_bytes());
     world.append_bytes(0, newer.into()).await;
-    until(&reader, |status| status.halted.is_some()).await;
+    until(&reader, |status| status.fatal_error.is_some()).await;
     until(&reader, |status| status.counts.checkpoints.written == 1).await;
-    reader.shut_down(10 * SECOND).await.unwrap();
+    reader.close(10 * SECOND).await.unwrap();
     let again = open_rarely(&world, &disk).await;
     until(&again, |status| status.counts.checkpoints.restored == 1).await;
     assert_eq!(age(&again, "ann").unwrap(), Some(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_refuses_ends_no_close_late() {
+async fn failing_disk_does_not_delay_a_close() {
     let world = World::new(1).await;
     let disk = disk();
     world.put("ann", 1).await;
@@ -188,12 +190,12 @@ async fn a_disk_that_refuses_ends_no_close_late() {
     let put = world.put("ann", 2).await;
     reader.await_token(&put, 10 * SECOND).await.unwrap();
     disk.set_bytes_max(Some(disk.bytes_held()));
-    reader.shut_down(SECOND).await.unwrap();
+    reader.close(SECOND).await.unwrap();
     assert_eq!((counts(&reader).failed, bytes(&disk)), (1, kept));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_real_disk_a_close_frees_the_directory_at_once_and_loses_nothing() {
+async fn close_on_a_real_disk_frees_the_directory_and_loses_nothing() {
     let world = World::new(4).await;
     let dir = tempfile::tempdir().unwrap();
     let mut options = rarely(&world);
@@ -205,7 +207,7 @@ async fn on_a_real_disk_a_close_frees_the_directory_at_once_and_loses_nothing() 
         let reader = Reader::open(options.clone(), parts.clone()).await.unwrap();
         reader.await_ready(60 * SECOND).await.unwrap();
         reader.await_token(&put, 60 * SECOND).await.unwrap();
-        let restored = || reader.metrics().records.checkpoints.restored;
+        let restored = || reader.metrics().counts.checkpoints.restored;
         let all_restored = async {
             while round > 0 && restored() < 4 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -215,7 +217,7 @@ async fn on_a_real_disk_a_close_frees_the_directory_at_once_and_loses_nothing() 
         let second = Reader::open(options.clone(), parts.clone()).await.unwrap_err();
         assert_eq!(second.code(), ErrorCode::Conflict, "{second}");
         let (one, other) = (reader.clone(), reader.clone());
-        let (one, other) = tokio::join!(one.shut_down(60 * SECOND), other.shut_down(60 * SECOND));
+        let (one, other) = tokio::join!(one.close(60 * SECOND), other.close(60 * SECOND));
         one.and(other).unwrap();
     }
 }

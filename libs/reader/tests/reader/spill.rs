@@ -14,7 +14,7 @@ const BUDGET: u64 = 512 * 1024;
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn with_room_on_disk_it_applies_all_and_a_restart_goes_on() {
+async fn spilling_reader_applies_everything_and_resumes_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::new(1).await;
     let options = |spill_limit| {
@@ -50,6 +50,6 @@ async fn with_room_on_disk_it_applies_all_and_a_restart_goes_on() {
         assert!(memory.used <= BUDGET && memory.spilled > 0, "{memory:?}");
         assert_eq!(memory.spill_limit, 64 << 20);
         assert!(reader.read_in_memory(|view| view.get_document("key-0")).is_err());
-        reader.close();
+        reader.begin_close();
     }
 }

@@ -13,7 +13,7 @@ use forebay_index::SharedCopyDirectory;
 use forebay_log::disk::{Disk, RealDisk, SimDisk};
 use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderParts};
 
-use crate::world::kept::{counts, status, until};
+use crate::world::checkpoints::{counts, status, until};
 use crate::world::{Rim, World, age};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const PARITIES_AT: usize = 144;
 
 /// The way in which a reader uses its checkpoint.
 #[derive(Clone, Copy, Debug)]
-enum Kept {
+enum CheckpointAccess {
     /// Reads it from a simulated disk.
     Read,
     /// Maps it, without sharing.
@@ -37,7 +37,7 @@ enum Kept {
 
 /// A store, and readers of it, one at a time.
 struct Readers {
-    kept: Kept,
+    access: CheckpointAccess,
     rim: Arc<Rim>,
     world: World,
     dir: tempfile::TempDir,
@@ -46,10 +46,10 @@ struct Readers {
 
 impl Readers {
     /// Returns a store with documents; a reader has applied all of them and closed.
-    async fn closed(kept: Kept) -> Self {
+    async fn closed(access: CheckpointAccess) -> Self {
         let rim = Rim::new();
         let (world, dir) = (World::over(rim.clone(), 1).await, tempfile::tempdir().unwrap());
-        let this = Self { kept, rim, world, dir, sim: crate::world::kept::disk() };
+        let this = Self { access, rim, world, dir, sim: crate::world::checkpoints::disk() };
         let mut last = this.world.put("key-0", 0).await;
         for n in 1..KEYS {
             last = this.world.put(&format!("key-{n}"), n).await;
@@ -63,12 +63,12 @@ impl Readers {
 
     async fn open(&self) -> Reader {
         let checkpoint = CheckpointOptions::new(self.dir.path())
-            .is_shared(matches!(self.kept, Kept::Shared))
+            .is_shared(matches!(self.access, CheckpointAccess::Shared))
             .memory_dir(None)
-            .every(Duration::from_millis(50));
-        let disk: Arc<dyn Disk> = match self.kept {
-            Kept::Read => Arc::new(self.sim.clone()),
-            Kept::Mapped | Kept::Shared => Arc::new(RealDisk),
+            .interval(Duration::from_millis(50));
+        let disk: Arc<dyn Disk> = match self.access {
+            CheckpointAccess::Read => Arc::new(self.sim.clone()),
+            CheckpointAccess::Mapped | CheckpointAccess::Shared => Arc::new(RealDisk),
         };
         let options = self.world.options().checkpoint(checkpoint);
         let parts = ReaderParts { disk: Some(disk), ..self.world.parts() };
@@ -78,7 +78,7 @@ impl Readers {
     /// Closes a reader, with its last checkpoint; removes a shared copy, as a restart of the
     /// machine does.
     async fn close(&self, reader: Reader) {
-        reader.shut_down(LONG).await.unwrap();
+        reader.close(LONG).await.unwrap();
         drop(reader);
         let dir = SharedCopyDirectory { dir: self.dir.path().to_owned(), memory_dir: None };
         dir.remove(self.world.definition.store, [PartitionId(0)]);
@@ -86,9 +86,9 @@ impl Readers {
 
     /// Returns the path of the only checkpoint.
     fn file(&self) -> PathBuf {
-        let files = match self.kept {
-            Kept::Read => self.sim.files(self.dir.path()).unwrap(),
-            Kept::Mapped | Kept::Shared => {
+        let files = match self.access {
+            CheckpointAccess::Read => self.sim.files(self.dir.path()).unwrap(),
+            CheckpointAccess::Mapped | CheckpointAccess::Shared => {
                 let names = std::fs::read_dir(self.dir.path()).unwrap();
                 names.map(|name| name.unwrap().path()).collect()
             }
@@ -101,9 +101,9 @@ impl Readers {
     }
 
     fn bytes(&self, path: &Path) -> Vec<u8> {
-        match self.kept {
-            Kept::Read => self.sim.bytes(path).unwrap(),
-            Kept::Mapped | Kept::Shared => std::fs::read(path).unwrap(),
+        match self.access {
+            CheckpointAccess::Read => self.sim.bytes(path).unwrap(),
+            CheckpointAccess::Mapped | CheckpointAccess::Shared => std::fs::read(path).unwrap(),
         }
     }
 
@@ -115,9 +115,11 @@ impl Readers {
             let at = (1 + block) * BLOCK_BYTES + block % 2 * PAGE_BYTES;
             bytes[at..at + PAGE_BYTES].fill(0x5a);
         }
-        match self.kept {
-            Kept::Read => self.sim.damage(&path, |file| *file = bytes).unwrap(),
-            Kept::Mapped | Kept::Shared => std::fs::write(&path, bytes).unwrap(),
+        match self.access {
+            CheckpointAccess::Read => self.sim.damage(&path, |file| *file = bytes).unwrap(),
+            CheckpointAccess::Mapped | CheckpointAccess::Shared => {
+                std::fs::write(&path, bytes).unwrap()
+            }
         }
     }
 }
@@ -138,8 +140,8 @@ fn read_all(reader: &Reader) -> Result<(), ErrorCode> {
     read
 }
 
-async fn torn_pages_are_mended(kept: Kept) {
-    let readers = Readers::closed(kept).await;
+async fn torn_pages_are_mended(access: CheckpointAccess) {
+    let readers = Readers::closed(access).await;
     let bytes = readers.bytes(&readers.file());
     let (blocks, parities) = (number(&bytes, BLOCKS_AT), number(&bytes, PARITIES_AT));
     assert!(blocks > 10 && parities > 0, "{blocks} and {parities} blocks");
@@ -149,26 +151,27 @@ async fn torn_pages_are_mended(kept: Kept) {
         readers.rim.is_off.store(true, Ordering::SeqCst);
         let reader = readers.open().await;
         until(&reader, |status| status.phase == Phase::Serving).await;
-        assert_eq!(read_all(&reader), Ok(()), "{kept:?}, block {block}");
-        until(&reader, |status| status.counts.checkpoints.blocks_mended > 0).await;
+        assert_eq!(read_all(&reader), Ok(()), "{access:?}, block {block}");
+        until(&reader, |status| status.counts.checkpoints.blocks_repaired > 0).await;
         assert_eq!(read_all(&reader), Ok(()));
         readers.rim.is_off.store(false, Ordering::SeqCst);
         // The damaged file is replaced, although nothing was written.
         until(&reader, |status| status.counts.checkpoints.written > 0).await;
         let found = counts(&reader);
-        let (restored, written, blocks_mended) = (1, found.written, 1);
-        let mended = CheckpointCounts { restored, written, blocks_mended, ..Default::default() };
-        assert_eq!(found, mended, "{kept:?}, block {block}");
+        let (restored, written, blocks_repaired) = (1, found.written, 1);
+        let repaired =
+            CheckpointCounts { restored, written, blocks_repaired, ..Default::default() };
+        assert_eq!(found, repaired, "{access:?}, block {block}");
         let counts = status(&reader).counts;
-        assert_eq!((counts.rebuilds, counts.applied), (0, 0), "the log was not needed");
-        assert_eq!(reader.metrics().records.checkpoints.blocks_mended, 1);
+        assert_eq!((counts.rebuilds, counts.records_applied), (0, 0), "the log was not needed");
+        assert_eq!(reader.metrics().counts.checkpoints.blocks_repaired, 1);
         readers.close(reader).await;
 
         let reader = readers.open().await;
         reader.await_ready(LONG).await.unwrap();
         assert_eq!(read_all(&reader), Ok(()));
         assert_eq!(
-            crate::world::kept::counts(&reader).blocks_mended,
+            crate::world::checkpoints::counts(&reader).blocks_repaired,
             0,
             "of the file that was replaced"
         );
@@ -177,38 +180,40 @@ async fn torn_pages_are_mended(kept: Kept) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_torn_page_of_a_checkpoint_that_is_read_is_mended_without_the_log() {
-    torn_pages_are_mended(Kept::Read).await;
+async fn torn_page_of_a_read_checkpoint_is_repaired_without_the_log() {
+    torn_pages_are_mended(CheckpointAccess::Read).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_torn_page_of_a_checkpoint_that_is_mapped_is_mended_without_the_log() {
-    torn_pages_are_mended(Kept::Mapped).await;
+async fn torn_page_of_a_mapped_checkpoint_is_repaired_without_the_log() {
+    torn_pages_are_mended(CheckpointAccess::Mapped).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_torn_page_of_a_checkpoint_that_is_copied_is_mended_without_the_log() {
-    torn_pages_are_mended(Kept::Shared).await;
+async fn torn_page_of_a_copied_checkpoint_is_repaired_without_the_log() {
+    torn_pages_are_mended(CheckpointAccess::Shared).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_can_be_mended_is_never_served_and_the_log_is_read_from_its_start() {
-    for kept in [Kept::Read, Kept::Mapped, Kept::Shared] {
-        let readers = Readers::closed(kept).await;
+async fn irreparable_damage_is_never_served_and_the_log_is_replayed_from_its_start() {
+    for access in [CheckpointAccess::Read, CheckpointAccess::Mapped, CheckpointAccess::Shared] {
+        let readers = Readers::closed(access).await;
         let bytes = readers.bytes(&readers.file());
         let (blocks, parities) = (number(&bytes, BLOCKS_AT), number(&bytes, PARITIES_AT));
         // The two blocks have one parity block, and the second one is certainly read.
         readers.tear(&[blocks - 1 - parities, blocks - 1]);
         let reader = readers.open().await;
         until(&reader, |status| {
-            read_all(&reader).is_ok() && status.phase == Phase::Serving && status.counts.applied > 0
+            read_all(&reader).is_ok()
+                && status.phase == Phase::Serving
+                && status.counts.records_applied > 0
         })
         .await;
         let found = counts(&reader);
-        assert_eq!((found.damaged, found.blocks_mended), (1, 0), "{kept:?}");
+        assert_eq!((found.damaged, found.blocks_repaired), (1, 0), "{access:?}");
         // A replica that serves before it is copied is rebuilt next to the serving one.
-        let rebuilds = u64::from(!matches!(kept, Kept::Shared));
-        assert_eq!(status(&reader).counts.rebuilds, rebuilds, "{kept:?}");
+        let rebuilds = u64::from(!matches!(access, CheckpointAccess::Shared));
+        assert_eq!(status(&reader).counts.rebuilds, rebuilds, "{access:?}");
         readers.close(reader).await;
     }
 }

@@ -23,7 +23,7 @@ pub struct CheckpointFolder {
     /// Disk of the folder.
     pub disk: Arc<dyn Disk>,
     /// Shortest time between two checkpoints of a partition.
-    pub every: Duration,
+    pub interval: Duration,
     /// Largest partition, in bytes of its keys and rows, that gets checkpoints.
     pub bytes_max: u64,
 }

@@ -90,13 +90,13 @@ mod tests {
     use crate::checkpoint::CheckpointFolder;
 
     #[tokio::test]
-    async fn a_file_whose_last_chunk_came_first_still_needs_room_for_the_others() {
+    async fn file_with_its_last_chunk_first_still_needs_room_for_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let (disk, dir) = (Arc::new(RealDisk), folder.path().to_owned());
         let checkpoints = CheckpointFolder {
             dir,
             disk: disk.clone(),
-            every: Duration::from_secs(10),
+            interval: Duration::from_secs(10),
             bytes_max: u64::MAX,
         };
         let checkpoints = Arc::new(checkpoints);

@@ -70,7 +70,7 @@ pub struct Checkpoints {
     /// checkpoint of an earlier offset of that log replaces it.
     kept: Option<(LogId, Offset)>,
     /// Error of the last checkpoint, if it failed.
-    trouble: Option<ErrorCode>,
+    last_error: Option<ErrorCode>,
     /// Lock that the tail holds until it ends.
     #[expect(dead_code, reason = "held, and let go by its drop")]
     lock: Box<dyn DiskLock>,
@@ -102,10 +102,10 @@ impl Checkpoints {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(folder.unusable(&error)),
         };
-        let due = Box::pin(tokio::time::sleep(folder.every));
-        let (folder, last, kept, trouble) = (Arc::clone(folder), None, None, None);
+        let due = Box::pin(tokio::time::sleep(folder.interval));
+        let (folder, last, kept, last_error) = (Arc::clone(folder), None, None, None);
         let restored = None;
-        Ok(Some(Self { folder, at, serial: 0, due, last, restored, kept, trouble, lock }))
+        Ok(Some(Self { folder, at, serial: 0, due, last, restored, kept, last_error, lock }))
     }
 
     /// Takes the lock as [`Checkpoints::try_lock`] does, for a folder that must not be shared.
@@ -213,7 +213,7 @@ impl Checkpoints {
             return Err(error);
         }
         self.last = Some(now);
-        self.trouble = None;
+        self.last_error = None;
         self.remove_fetched(None);
         if let Err(error) = self.sweep(self.serial) {
             tracing::debug!(at = %self.at, %error, "older checkpoints not listed");
@@ -223,13 +223,13 @@ impl Checkpoints {
 
     /// Returns whether this error differs from the error of the previous attempt.
     pub(crate) fn is_news(&mut self, error: &Error) -> bool {
-        self.trouble.replace(error.code()) != Some(error.code())
+        self.last_error.replace(error.code()) != Some(error.code())
     }
 
     /// Starts the wait for the next checkpoint, after one that took `took_us`.
     pub(crate) fn rest(&mut self, took_us: i64) {
         let took = Duration::from_micros(u64::try_from(took_us).unwrap_or(0));
-        let wait = self.folder.every.max(took.saturating_mul(REST_FACTOR));
+        let wait = self.folder.interval.max(took.saturating_mul(REST_FACTOR));
         self.due = Box::pin(tokio::time::sleep(wait));
     }
 

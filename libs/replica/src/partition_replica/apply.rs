@@ -1,8 +1,8 @@
 //! The fold of records into the replica, and the write of their effects.
 
-use forebay_core::fold::{Applied, Blocked, Record};
+use forebay_core::fold::{FoldEffects, FoldError, Record};
 use forebay_core::id::SchemaVersion;
-use forebay_core::outcome::{Outcome, Verdict};
+use forebay_core::outcome::{ConditionOutcome, Outcome};
 use forebay_core::schema_set::SchemaSet;
 use forebay_core::{Error, ErrorCode};
 
@@ -29,15 +29,15 @@ pub struct ApplyResult {
     /// The reason why every replica skips the record, if they do.
     pub skipped: Option<Error>,
     /// Number of changes that their client sent before.
-    pub repeats: u64,
+    pub duplicates_skipped: u64,
     /// Number of changes whose document would have grown above the limit.
-    pub too_large: u64,
+    pub oversized_skipped: u64,
 }
 
 impl PartitionReplica {
     /// Applies one record: documents first, then the position. If the replica is in service, `keep`
     /// receives the outcomes of the record's conditional changes. The record becomes visible with
-    /// [`PartitionReplica::settle`].
+    /// [`PartitionReplica::write_buffered`].
     ///
     /// # Errors
     /// Returns the reason why the record was not applied.
@@ -50,23 +50,23 @@ impl PartitionReplica {
         self.apply_pending()?;
         let source = record.entry.as_ref().ok().and_then(|entry| entry.source);
         let append_time = source.map_or(record.append_time, |source| source.append_time);
-        let applied = match self.state.apply(record, &self.writer, schemas) {
-            Ok(applied) => applied,
-            Err(Blocked::NeedsDefinition(version)) => {
+        let effects = match self.state.apply(record, &self.writer, schemas) {
+            Ok(effects) => effects,
+            Err(FoldError::NeedsDefinition(version)) => {
                 return Err(ApplyError::NeedsDefinition(version));
             }
-            Err(Blocked::UpgradeNeeded(error)) => return Err(ApplyError::UpgradeNeeded(error)),
-            Err(Blocked::Unreadable(error) | Blocked::Internal(error)) => {
+            Err(FoldError::UpgradeNeeded(error)) => return Err(ApplyError::UpgradeNeeded(error)),
+            Err(FoldError::Unreadable(error) | FoldError::Internal(error)) => {
                 return Err(ApplyError::Broken(error));
             }
         };
         if self.is_served() {
-            keep(&applied.outcomes);
+            keep(&effects.outcomes);
         } else {
-            applied.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));
+            effects.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));
         }
-        let result = apply_result(&applied);
-        self.write(PendingEffects { applied, append_time })?;
+        let result = apply_result(&effects);
+        self.write(PendingEffects { effects, append_time })?;
         Ok(result)
     }
 
@@ -74,26 +74,26 @@ impl PartitionReplica {
     ///
     /// # Errors
     /// Returns the reason why the effects were not written.
-    pub fn write_pending(&mut self) -> std::result::Result<(), ApplyError> {
+    pub(crate) fn write_pending(&mut self) -> std::result::Result<(), ApplyError> {
         self.apply_pending()?;
-        self.settle()
+        self.write_buffered()
     }
 
     fn apply_pending(&mut self) -> std::result::Result<(), ApplyError> {
         self.pending.take().map_or(Ok(()), |pending| self.write(pending))
     }
 
-    /// Flushes the effects that the writer has buffered, and makes all applied records visible.
+    /// Writes the effects that the writer has buffered, and makes all applied records visible.
     ///
     /// # Errors
     /// Returns the reason why the effects were not written.
-    pub fn settle(&mut self) -> std::result::Result<(), ApplyError> {
+    pub fn write_buffered(&mut self) -> std::result::Result<(), ApplyError> {
         // If the replica is broken or effects wait for space, the state is ahead of the writer.
-        if !self.is_unsettled || self.is_broken || self.pending.is_some() {
+        if !self.has_buffered || self.is_broken || self.pending.is_some() {
             return Ok(());
         }
-        self.writer.settle(&self.state).map_err(|error| self.apply_error(error))?;
-        self.is_unsettled = false;
+        self.writer.write_buffered(&self.state).map_err(|error| self.apply_error(error))?;
+        self.has_buffered = false;
         self.visible = self.served();
         Ok(())
     }
@@ -113,12 +113,12 @@ impl PartitionReplica {
     /// Writes folded effects: documents first, then the position.
     fn write(&mut self, mut pending: PendingEffects) -> std::result::Result<(), ApplyError> {
         let append_time = self.append_time;
-        if pending.applied.skipped.is_none() {
+        if pending.effects.skipped.is_none() {
             self.append_time = Some(pending.append_time);
         }
         self.writer.note_cursor(self.log_cursor());
-        let Err(error) = self.writer.apply(&mut pending.applied, &self.state) else {
-            self.is_unsettled = true;
+        let Err(error) = self.writer.apply(&mut pending.effects, &self.state) else {
+            self.has_buffered = true;
             return Ok(());
         };
         if is_for_now(&error) {
@@ -134,8 +134,12 @@ fn is_for_now(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::LimitExceeded | ErrorCode::Unavailable)
 }
 
-fn apply_result(applied: &Applied) -> ApplyResult {
-    let is_too_large = |outcome: &&Outcome| outcome.verdict == Verdict::TooLarge;
-    let too_large = applied.outcomes.iter().filter(is_too_large).count() as u64;
-    ApplyResult { skipped: applied.skipped.clone(), repeats: applied.repeats, too_large }
+fn apply_result(effects: &FoldEffects) -> ApplyResult {
+    let is_too_large = |outcome: &&Outcome| outcome.condition == ConditionOutcome::TooLarge;
+    let oversized_skipped = effects.outcomes.iter().filter(is_too_large).count() as u64;
+    ApplyResult {
+        skipped: effects.skipped.clone(),
+        duplicates_skipped: effects.repeats,
+        oversized_skipped,
+    }
 }

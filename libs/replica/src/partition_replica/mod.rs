@@ -13,7 +13,7 @@ mod rebuild;
 mod visibility;
 
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::replica_state::{LogCursor, ReplicaState};
@@ -45,7 +45,7 @@ pub struct PartitionReplica {
     /// Folded effects that found no space in the index; retried before any other record.
     pending: Option<PendingEffects>,
     /// Whether the writer may hold buffered effects.
-    is_unsettled: bool,
+    has_buffered: bool,
     /// Source of the visible documents.
     visible: ServedState,
     /// Number of repaired blocks of the checkpoint, as last reported.
@@ -56,7 +56,7 @@ pub struct PartitionReplica {
 
 /// The effects of a record that wait for space.
 struct PendingEffects {
-    applied: Applied,
+    effects: FoldEffects,
     append_time: Timestamp,
 }
 
@@ -74,7 +74,7 @@ impl PartitionReplica {
             is_broken: false,
             clock_error_us: None,
             pending: None,
-            is_unsettled: false,
+            has_buffered: false,
             visible: ServedState::default(),
             repaired_blocks: 0,
             beside: None,
@@ -83,7 +83,7 @@ impl PartitionReplica {
 
     /// Sets the store version that readers use until this one replaces it: the new replica may
     /// share that version's equal records.
-    pub fn set_beside(&mut self, beside: Option<StoreId>) {
+    pub(crate) fn set_beside(&mut self, beside: Option<StoreId>) {
         self.beside = beside;
     }
 
@@ -103,7 +103,7 @@ impl PartitionReplica {
 
     /// Notes that an invariant broke: from now on the replica is neither put in service nor written
     /// to a checkpoint.
-    pub fn mark_broken(&mut self) {
+    pub(crate) fn mark_broken(&mut self) {
         self.is_broken = true;
     }
 
@@ -113,7 +113,7 @@ impl PartitionReplica {
     }
 
     /// Returns whether readers use the replica.
-    pub fn is_served(&self) -> bool {
+    pub(crate) fn is_served(&self) -> bool {
         self.reason.is_none()
     }
 
@@ -125,7 +125,7 @@ impl PartitionReplica {
         if bounds.start > self.state.offset_applied {
             let message = format!(
                 "the log starts at offset {}, and there is no snapshot of the earlier records; \
-                 give the reader the folder of the snapshots",
+                 set the folder of the snapshots",
                 bounds.start
             );
             return Err(self.locate(Error::unavailable(message)));
@@ -154,22 +154,22 @@ impl PartitionReplica {
 
     /// Returns the largest possible distance of the clocks, as last measured by this reader or an
     /// earlier owner.
-    pub fn clock_error_us(&self) -> Option<i64> {
+    pub(crate) fn clock_error_us(&self) -> Option<i64> {
         self.clock_error_us
     }
 
     /// Notes the largest possible distance of the clocks.
-    pub fn note_clock_error(&mut self, micros: i64) {
+    pub(crate) fn note_clock_error(&mut self, micros: i64) {
         self.clock_error_us = Some(micros);
     }
 
     /// Returns whether the replica has started from nothing yet.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.opened.is_none() && self.state.log_id.is_none()
     }
 
     /// Returns whether the log's bounds are known.
-    pub fn is_opened(&self) -> bool {
+    pub(crate) fn is_opened(&self) -> bool {
         self.opened.is_some()
     }
 
@@ -201,13 +201,13 @@ impl PartitionReplica {
 
     /// Returns the number of blocks of the replica's checkpoint that were repaired since the last
     /// call.
-    pub fn take_repaired_blocks(&mut self) -> u64 {
+    pub(crate) fn take_repaired_blocks(&mut self) -> u64 {
         let repaired = self.writer.blocks_repaired();
         repaired.saturating_sub(std::mem::replace(&mut self.repaired_blocks, repaired))
     }
 
     /// Returns the replica's number.
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
@@ -217,13 +217,13 @@ impl PartitionReplica {
     }
 
     /// Returns whether the replica is in service and its documents are at the state's position.
-    pub fn is_quiesced(&self) -> bool {
+    pub(crate) fn is_quiesced(&self) -> bool {
         self.is_served() && !self.is_broken && !self.has_pending_effects()
     }
 
     /// Returns whether folded effects wait for space or are buffered.
-    pub fn has_pending_effects(&self) -> bool {
-        self.pending.is_some() || self.is_unsettled
+    pub(crate) fn has_pending_effects(&self) -> bool {
+        self.pending.is_some() || self.has_buffered
     }
 }
 

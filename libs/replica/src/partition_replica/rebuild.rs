@@ -1,7 +1,7 @@
 //! New starts of a replica: from the log, from an image, or from the records that it shares with
 //! another version.
 
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::key::Key;
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::{Error, Result};
@@ -27,7 +27,7 @@ impl PartitionReplica {
         self.outcomes = OutcomeTable::default();
         self.is_broken = false;
         self.pending = None;
-        self.is_unsettled = false;
+        self.has_buffered = false;
         self.visible = ServedState::default();
         self.repaired_blocks = 0;
         Ok(())
@@ -47,7 +47,7 @@ impl PartitionReplica {
     ///
     /// # Errors
     /// Returns the errors of `ReplicaWriter::start_rebuild_from_image`; the replica is unchanged.
-    pub fn start_from_image(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
+    pub(crate) fn start_from_image(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
         self.writer.start_rebuild_from_image(image, state, self.beside)
     }
 
@@ -56,7 +56,7 @@ impl PartitionReplica {
     /// # Errors
     /// Returns the errors of `ReplicaWriter::apply_delta`; the caller discards the replica by
     /// [`PartitionReplica::discard_rebuild`].
-    pub fn apply_delta(
+    pub(crate) fn apply_delta(
         &mut self,
         writes: Vec<(Key, Option<Vec<u8>>)>,
         state: &PartitionState,
@@ -69,17 +69,21 @@ impl PartitionReplica {
     /// # Errors
     /// Returns the errors of `ReplicaWriter::apply`; the caller discards the replica by
     /// [`PartitionReplica::discard_rebuild`].
-    pub fn note_state(&mut self, base: &PartitionState, state: &PartitionState) -> Result<()> {
+    pub(crate) fn note_state(
+        &mut self,
+        base: &PartitionState,
+        state: &PartitionState,
+    ) -> Result<()> {
         // Include the clients that were forgotten since.
         let windows = base.dedup.windows().into_iter().chain(state.dedup.windows());
         let clients = windows.map(|(client, _)| client).collect();
         let sources = state.sources.keys().copied().collect();
-        let mut applied = Applied { clients, sources, ..Applied::default() };
-        self.writer.apply(&mut applied, state)
+        let mut effects = FoldEffects { clients, sources, ..FoldEffects::default() };
+        self.writer.apply(&mut effects, state)
     }
 
     /// Returns whether the replica is in service and shares another version's records.
-    pub fn shares_records(&self) -> bool {
+    pub(crate) fn shares_records(&self) -> bool {
         self.is_quiesced() && self.writer.shares_records()
     }
 
@@ -87,12 +91,12 @@ impl PartitionReplica {
     ///
     /// # Errors
     /// Returns the errors of `ReplicaWriter::detach_shared_records`; the replica is unchanged.
-    pub fn detach_shared_records(&mut self) -> Result<()> {
+    pub(crate) fn detach_shared_records(&mut self) -> Result<()> {
         self.writer.detach_shared_records(&self.state)
     }
 
     /// Discards the replica under construction: the replica is empty.
-    pub fn discard_rebuild(&mut self) {
+    pub(crate) fn discard_rebuild(&mut self) {
         let given_up = match self.is_served() {
             true => self.writer.abandon_rebuild(),
             false => self.writer.start_rebuild(),
@@ -107,7 +111,7 @@ impl PartitionReplica {
     ///
     /// # Errors
     /// Returns the errors of `ReplicaWriter::publish_rebuild`.
-    pub fn take_over(&mut self, head: ImageState) -> Result<()> {
+    pub(crate) fn take_over(&mut self, head: ImageState) -> Result<()> {
         self.append_time = head.append_time;
         let bounds = |(start, end)| Bounds { start, end, server_time: None };
         self.opened = head.opened.map(bounds);

@@ -2,15 +2,19 @@
 
 use forebay_core::id::Offset;
 use forebay_core::outcome::OutcomeTable;
-use forebay_core::replica_state::PartitionPhase;
+use forebay_core::replica_state::Phase;
 use forebay_core::{Error, Result};
 
 use super::PartitionReplica;
-use crate::progress::{CatchUp, Phase, Rebuilding, ReplicaProgress, ServedState};
+use crate::progress::{CatchUp, RebuildProgress, ReplicaProgress, ServedState};
 
 impl PartitionReplica {
     /// Returns whether the replica may replace the one whose progress is `current`.
-    pub fn may_be_served(&self, current: &ReplicaProgress, allow_incomplete_reads: bool) -> bool {
+    pub(crate) fn may_be_served(
+        &self,
+        current: &ReplicaProgress,
+        allow_incomplete_reads: bool,
+    ) -> bool {
         if self.is_served() || self.is_broken {
             return false;
         }
@@ -33,11 +37,11 @@ impl PartitionReplica {
     ///
     /// # Errors
     /// Returns the errors of `ReplicaWriter::publish_rebuild`.
-    pub fn publish(&mut self, phase: Phase) -> Result<()> {
+    pub(crate) fn publish(&mut self, phase: Phase) -> Result<()> {
         self.writer.publish_rebuild()?;
         if phase == Phase::Serving {
             // A replica is not in this phase yet if readers started from a checkpoint.
-            self.writer.set_phase(PartitionPhase::Serving);
+            self.writer.set_phase(Phase::Serving);
         }
         Ok(())
     }
@@ -49,23 +53,23 @@ impl PartitionReplica {
     }
 
     /// Makes reads answer `Internal`.
-    pub fn poison(&mut self) {
-        self.writer.set_phase(PartitionPhase::Poisoned);
+    pub(crate) fn poison(&mut self) {
+        self.writer.set_phase(Phase::Poisoned);
     }
 
-    /// Enters the replica into the progress, as the one in service or as the one under
+    /// Reports the replica in the progress, as the one in service or as the one under
     /// construction.
-    pub fn show(&mut self, progress: &mut ReplicaProgress) {
+    pub(crate) fn report(&mut self, progress: &mut ReplicaProgress) {
         let opened = self.opened.map_or((Offset(0), Offset(0)), |at| (at.start, at.end));
         let offset_applied = self.visible.offset_applied;
         let catch_up = CatchUp { start: opened.0, offset_applied, target: opened.1 };
         if let Some(reason) = &self.reason {
             let (generation, log_id, reason) = (self.number, self.visible.log_id, reason.clone());
-            progress.rebuilding = Some(Rebuilding { generation, log_id, catch_up, reason });
+            progress.rebuild = Some(RebuildProgress { generation, log_id, catch_up, reason });
             return;
         }
         let replaces = progress.generation != self.number;
-        progress.rebuilding = None;
+        progress.rebuild = None;
         progress.generation = self.number;
         progress.served = self.visible;
         if progress.phase != Phase::Serving {
@@ -73,7 +77,7 @@ impl PartitionReplica {
             progress.phase = Phase::Bootstrapping;
         }
         if self.has_caught_up() && (progress.phase != Phase::Serving || replaces) {
-            self.writer.set_phase(PartitionPhase::Serving);
+            self.writer.set_phase(Phase::Serving);
             progress.phase = Phase::Serving;
         }
     }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, Documents, PartitionState, Record};
+use forebay_core::fold::{FoldEffects, PartitionState, Record, RowLookup};
 use forebay_core::id::{
-    Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId,
+    LogId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId,
 };
 use forebay_core::key::KeyType;
 use forebay_core::layout::Layout;
-use forebay_core::replica_state::{LogCursor, PartitionPhase};
+use forebay_core::replica_state::{LogCursor, Phase};
 use forebay_core::schema::StoreSpec;
 use forebay_core::schema_set::SchemaSet;
 use forebay_core::{Error, Result};
@@ -33,13 +33,13 @@ struct Disk {
     refusal: Option<Error>,
 }
 
-/// A writer that buffers entries until `settle`.
+/// A writer that buffers entries until `write_buffered`.
 struct BufferingWriter {
     taken: Vec<Offset>,
     disk: Arc<Mutex<Disk>>,
 }
 
-impl Documents for BufferingWriter {
+impl RowLookup for BufferingWriter {
     fn row(&self, _key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(None)
     }
@@ -55,10 +55,10 @@ impl ReplicaWriter for BufferingWriter {
         Ok(())
     }
 
-    fn set_phase(&mut self, _phase: PartitionPhase) {}
+    fn set_phase(&mut self, _phase: Phase) {}
 
-    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
-        if let Some(reason) = applied.skipped.take() {
+    fn apply(&mut self, effects: &mut FoldEffects, state: &PartitionState) -> Result<()> {
+        if let Some(reason) = effects.skipped.take() {
             return Err(reason);
         }
         self.taken.push(state.offset_applied);
@@ -67,7 +67,7 @@ impl ReplicaWriter for BufferingWriter {
 
     fn note_cursor(&mut self, _cursor: LogCursor) {}
 
-    fn settle(&mut self, state: &PartitionState) -> Result<()> {
+    fn write_buffered(&mut self, state: &PartitionState) -> Result<()> {
         let mut disk = self.disk.lock();
         if let Some(refusal) = disk.refusal.take() {
             return Err(refusal);
@@ -97,8 +97,7 @@ impl World {
     /// Applies an entry at this offset, of the log of this id.
     fn apply(&mut self, offset: u64, log_id: u64) -> std::result::Result<ApplyResult, ApplyError> {
         let body = if offset == 0 { EntryBody::LogHeader } else { EntryBody::Heartbeat };
-        let (log_id, schema_version, source) = (LogId(log_id), SchemaVersion(0), None);
-        let entry = Ok(Entry { log_id, epoch: Epoch(0), schema_version, source, body });
+        let entry = Ok(Entry::original(LogId(log_id), SchemaVersion(0), body));
         let append_time = Timestamp::from_micros(offset as i64);
         let record = Record { offset: Offset(offset), append_time, entry };
         self.replica.apply(record, &self.schemas, |_| ())
@@ -106,7 +105,7 @@ impl World {
 
     fn shown(&mut self) -> Offset {
         let mut progress = ReplicaProgress::default();
-        self.replica.show(&mut progress);
+        self.replica.report(&mut progress);
         progress.served.offset_applied
     }
 
@@ -123,9 +122,9 @@ fn buffered_entries_become_visible_after_flush() {
         assert_eq!(world.shown(), Offset(0));
     }
     assert!(!world.replica.is_quiesced(), "no checkpoint is made of it");
-    world.replica.settle().unwrap();
+    world.replica.write_buffered().unwrap();
     assert_eq!(world.shown(), Offset(3));
-    world.replica.settle().unwrap();
+    world.replica.write_buffered().unwrap();
     assert_eq!(world.written(), [([1, 2, 3].map(Offset).to_vec(), Offset(3))]);
     assert!(world.replica.is_quiesced());
 }
@@ -135,7 +134,7 @@ fn refused_effects_are_written_once_the_disk_accepts_them() {
     let mut world = World::new();
     world.apply(0, 7).unwrap();
     world.disk.lock().refusal = Some(Error::unavailable("no room on the disk"));
-    assert!(matches!(world.replica.settle(), Err(ApplyError::Full(_))));
+    assert!(matches!(world.replica.write_buffered(), Err(ApplyError::Full(_))));
     assert!(world.replica.has_pending_effects() && world.shown() == Offset(0));
     world.replica.write_pending().unwrap();
     assert_eq!(world.shown(), Offset(1));
@@ -148,6 +147,6 @@ fn flush_writes_no_state_that_the_writer_refused() {
     world.apply(0, 7).unwrap();
     // An entry of another log is skipped, which this writer refuses.
     assert!(matches!(world.apply(1, 8), Err(ApplyError::Broken(_))));
-    world.replica.settle().unwrap();
+    world.replica.write_buffered().unwrap();
     assert_eq!((world.shown(), world.written()), (Offset(0), Vec::new()));
 }

@@ -71,7 +71,7 @@ impl Tail {
         if blocks == 0 {
             return;
         }
-        self.counts.checkpoints.blocks_mended += blocks;
+        self.counts.checkpoints.blocks_repaired += blocks;
         self.checkpoints.iter_mut().for_each(Checkpoints::note_repaired_blocks);
         let (at, name) = (self.partition.at, &self.context.name);
         tracing::warn!(

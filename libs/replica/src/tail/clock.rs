@@ -45,9 +45,9 @@ impl Tail {
         let parts = &self.context.parts;
         let before = parts.clock.now();
         match self.context.append_barrier(self.partition.at, &barrier).await {
-            Ok(appended) => {
+            Ok(receipt) => {
                 let after = parts.clock.now();
-                let micros = clock_error_us(before, appended.append_time, after);
+                let micros = clock_error_us(before, receipt.append_time, after);
                 self.set_clock_error(micros, after.micros_since(before));
             }
             Err(error) => tracing::debug!(

@@ -22,7 +22,7 @@ use tonic::transport::Channel;
 use super::{SessionEnd, Tail};
 use crate::bootstrap::{Bootstrap, image_of_shard};
 use crate::connect::{LogConnection, in_time};
-use crate::progress::Fetching;
+use crate::progress::SnapshotDownload;
 
 impl Tail {
     /// Starts an empty replica from the newest snapshot of its log, or from a shard. If neither is
@@ -127,8 +127,9 @@ impl Tail {
             if is_beside { READER_BESIDE_CHUNKS_AT_ONCE } else { SNAPSHOT_CHUNKS_AT_ONCE };
         let bootstrap = Bootstrap { snapshots, manifest, chunks_at_once };
         let partition = Arc::clone(&self.partition);
-        let tell = move |told| partition.board.publish(|progress| progress.fetching = Some(told));
-        tell(Fetching { bytes: 0, bytes_in_all: manifest.base.bytes() });
+        let tell =
+            move |told| partition.board.publish(|progress| progress.snapshot_download = Some(told));
+        tell(SnapshotDownload { bytes: 0, bytes_in_all: manifest.base.bytes() });
         // The semaphore never closes; an error would mean no permit, and no reason not to fetch.
         // The permit is held until the replica is built.
         let turns = if is_beside { READER_FETCHES_AT_ONCE as u32 } else { 1 };
@@ -139,7 +140,7 @@ impl Tail {
             fetch.begin(&mut self.replica).await.map(|state| (fetch, state))
         };
         let begun = begun.await;
-        self.partition.board.publish(|progress| progress.fetching = None);
+        self.partition.board.publish(|progress| progress.snapshot_download = None);
         let (fetch, state) = begun?;
         bootstrap.take_over(&mut self.replica, state).await?;
         drop(turn);

@@ -9,15 +9,12 @@
 //! - *halt*: an entry is newer than this build; the tail stops;
 //! - *poison*: an invariant broke; the tail stops reads of the replica and builds another one.
 
-mod apply;
 mod checkpoints;
 mod clock;
 mod initial_load;
-mod publication;
-mod recovery;
+mod replay;
 mod session;
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -28,20 +25,20 @@ use forebay_core::backoff::Backoff;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::Offset;
 use forebay_core::limits::{CHECKPOINT_CLOSE_MS, READER_POISONED_COPIES_MAX};
+use forebay_core::replica_state::Phase;
 use forebay_core::state_rows::SkippedRecord;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_tasks::block_in_place;
 use futures::FutureExt;
 use tokio::task::JoinHandle;
 
-use crate::callback::panic_text;
 use crate::checkpoint::Checkpoints;
 use crate::close_signal::TaskGuard;
 use crate::connect::replica_backoff;
 use crate::context::ReplicaContext;
 use crate::partition::Partition;
 use crate::partition_replica::PartitionReplica;
-use crate::progress::Counts;
+use crate::progress::{Counts, ReplicaProgress};
 use crate::storage::OpenedReplica;
 
 /// The event that ended a session.
@@ -166,14 +163,14 @@ impl Tail {
 
     async fn follow_log(&mut self) {
         if let Err(panic) = AssertUnwindSafe(self.restore()).catch_unwind().await {
-            self.rebuild(panicked(panic.as_ref())).await;
+            self.rebuild(Error::of_panic(panic.as_ref())).await;
         }
         loop {
             let session = AssertUnwindSafe(self.run_session()).catch_unwind().await;
             let end = match session {
                 Ok(Err(end)) => end,
                 Ok(Ok(never)) => match never {},
-                Err(panic) => SessionEnd::Poison(panicked(panic.as_ref())),
+                Err(panic) => SessionEnd::Poison(Error::of_panic(panic.as_ref())),
             };
             match end {
                 SessionEnd::Retry(error) => self.note_error(error),
@@ -191,8 +188,86 @@ impl Tail {
             tokio::time::sleep(self.backoff.next_wait(&*self.context.parts.entropy)).await;
         }
     }
-}
 
-fn panicked(panic: &(dyn Any + Send)) -> Error {
-    Error::internal(format!("the tail panicked: {}", panic_text(panic)))
+    fn note_error(&mut self, error: Error) {
+        self.counts.log_errors += 1;
+        let (at, name) = (self.partition.at, &self.context.name);
+        if self.partition.board.current().last_error.as_ref() != Some(&error) {
+            tracing::warn!(store = %name, partition = %at.partition, %error, "log tail stalled");
+        }
+        self.publish(|progress| progress.last_error = Some(error));
+    }
+
+    /// Starts a new replica from the log's start; the serving one stays next to it. If there is no
+    /// space for a second replica, the tail retries until there is, unless the rebuild itself
+    /// serves to free space: then the old replica may be the first to find some.
+    async fn rebuild(&mut self, reason: Error) {
+        let is_for_room = reason.code() == ErrorCode::LimitExceeded;
+        let is_damage = reason.code() == ErrorCode::Corrupt;
+        if is_damage && self.checkpoints.as_mut().is_some_and(Checkpoints::drop_damaged) {
+            self.counts.checkpoints.damaged += 1;
+        }
+        while let Err(error) = block_in_place(|| self.replica.start_over(reason.clone())) {
+            self.note_error(error);
+            if is_for_room {
+                return;
+            }
+            tokio::time::sleep(self.backoff.next_wait(&*self.context.parts.entropy)).await;
+        }
+        let (at, name) = (self.partition.at, &self.context.name);
+        tracing::warn!(store = %name, partition = %at.partition, %reason, "building a new copy");
+        self.counts.rebuilds += 1;
+        self.publish(|_| {});
+    }
+
+    fn poison(&mut self, error: &Error) {
+        let (at, name) = (self.partition.at, &self.context.name);
+        tracing::error!(store = %name, partition = %at.partition, %error, "invariant broken");
+        self.replica.mark_broken();
+        if self.replica.is_served() {
+            self.replica.poison();
+            self.partition.board.publish(|progress| progress.phase = Phase::Poisoned);
+        }
+    }
+
+    fn halt(&mut self, error: Error) {
+        let (at, name) = (self.partition.at, &self.context.name);
+        tracing::error!(store = %name, partition = %at.partition, %error, "partition halted");
+        self.publish(|progress| progress.fatal_error = Some(error));
+    }
+
+    /// Puts the replica in service as soon as that is permitted.
+    ///
+    /// # Errors
+    /// Returns `Unavailable` or `LimitExceeded` if this process cannot map the replica in place of
+    /// a checkpoint.
+    fn put_in_service(&mut self, current: &ReplicaProgress) -> Result<()> {
+        if !self.replica.may_be_served(current, self.context.options.allow_incomplete_reads) {
+            return Ok(());
+        }
+        // For a shard, this call flushes to disk, which blocks.
+        block_in_place(|| self.replica.publish(current.phase))?;
+        if self.context.storage.switch_to_shared_copy(self.partition.at.partition)? {
+            self.poisoned = 0;
+            let outcomes = self.replica.serve();
+            self.partition.replace_outcomes(outcomes);
+        }
+        Ok(())
+    }
+
+    /// Publishes the replica's progress, and puts it in service as soon as that is permitted.
+    fn publish(&mut self, change: impl FnOnce(&mut ReplicaProgress)) {
+        let current = self.partition.board.current();
+        let last_error = self.put_in_service(&current).err();
+        let (replica, counts) = (&mut self.replica, self.counts);
+        self.partition.board.publish(|progress| {
+            if !replica.has_pending_effects() {
+                progress.last_error = last_error;
+            }
+            progress.counts = counts;
+            replica.report(progress);
+            change(progress);
+        });
+        self.context.note_progress(self.partition.board.schema_version());
+    }
 }

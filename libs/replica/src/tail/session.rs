@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_core::clock::Timestamp;
-use forebay_core::limits::{READER_LEAVE_WAIT_MS, READER_READ_WAIT_MS};
+use forebay_core::limits::{READER_READ_WAIT_MS, VERSION_DETACH_RETRY_MS};
 use forebay_tasks::block_in_place;
 use tokio::task::JoinHandle;
 
@@ -58,9 +58,9 @@ impl Tail {
                 records = read(&*context.parts.log, partition.at, from, wait_max) => records,
             };
             let records = records.map_err(SessionEnd::Retry)?;
-            self.apply_records(&records.records).await?;
+            self.replay(&records.records).await?;
             self.backoff.reset();
-            self.publish(|progress| progress.end = records.end);
+            self.publish(|progress| progress.end_offset = records.end);
             self.start_maintenance();
             if !self.is_clock_measured {
                 self.measure_clock_by_barrier().await;
@@ -89,8 +89,8 @@ impl Tail {
             return;
         }
         let (context, now) = (Arc::clone(&self.context), self.context.parts.clock.now());
-        let rest_us = READER_LEAVE_WAIT_MS * 1_000;
-        let is_soon = |tried: Timestamp| now.micros_since(tried).unsigned_abs() < rest_us;
+        let retry_us = VERSION_DETACH_RETRY_MS * 1_000;
+        let is_soon = |tried: Timestamp| now.micros_since(tried).unsigned_abs() < retry_us;
         let Some(_turn) = context.detaching.try_lock() else { return };
         if self.detach_failed.is_some_and(is_soon) {
             return;
@@ -133,7 +133,7 @@ impl Tail {
             rebuild => rebuild,
         };
         self.publish(|progress| {
-            progress.end = connected.bounds.end;
+            progress.end_offset = connected.bounds.end;
             progress.checked = asked;
             progress.checked_log_id = connected.log_id;
         });

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_end_is_cut_off_and_written_over() {
+    fn torn_journal_end_is_cut_and_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("parts");
         let (mut journal, none) = PartsJournal::open(&path).unwrap();

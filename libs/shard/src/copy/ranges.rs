@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_lie_between_their_keys() {
+    fn split_points_are_between_their_keys() {
         let places = Places::between(b"document-1", b"document-9");
         assert_eq!(places.prefix, b"document-");
         assert_eq!(places.find(|key| key < &b"document-5"[..]), b"document-5");

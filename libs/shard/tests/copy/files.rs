@@ -133,7 +133,7 @@ fn end_of(bytes: &[u8], is_range_end: bool) -> PartEnd {
 }
 
 #[test]
-fn a_piece_that_is_not_what_its_source_says_is_refused() {
+fn piece_that_differs_from_its_digest_is_refused() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
     let replica = filled(&world, from.path(), 20_000);
@@ -185,7 +185,7 @@ fn a_piece_that_is_not_what_its_source_says_is_refused() {
 }
 
 #[test]
-fn files_of_other_names_than_a_shard_has_are_refused() {
+fn files_with_foreign_names_are_refused() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
     let replica = filled(&world, from.path(), 10);
@@ -244,7 +244,7 @@ fn frozen_of_many_tables(world: &World, dir: &Path) -> Export {
 }
 
 #[test]
-fn files_that_make_no_shard_or_another_one_are_not_taken_in() {
+fn files_of_an_invalid_or_another_shard_are_refused() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let export = frozen_of_many_tables(&world, from.path());
@@ -329,7 +329,7 @@ fn a_table(dir: &Path) -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn a_frozen_shard_keeps_its_bytes_and_says_what_it_does_not_have() {
+fn frozen_shard_preserves_its_bytes_and_reports_missing_files() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let mut replica = filled(&world, from.path(), 20_000);

@@ -2,8 +2,8 @@
 //! bytes, over interruptions at any part; and that contents that do not match their digest never
 //! become a shard.
 
+mod abandoned_imports;
 mod files;
-mod given_up;
 mod rows;
 #[path = "../support/mod.rs"]
 mod support;
@@ -126,7 +126,7 @@ fn folder_of_copy(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_copy_is_the_frozen_shard_and_goes_on_with_the_log() {
+fn copy_equals_the_frozen_shard_and_follows_the_log() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let mut replica = filled(&world, from.path(), 120_000);
@@ -164,7 +164,7 @@ fn a_copy_is_the_frozen_shard_and_goes_on_with_the_log() {
 }
 
 #[test]
-fn a_copy_goes_on_behind_what_is_durable() {
+fn copy_resumes_after_its_durable_parts() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let replica = filled(&world, from.path(), 60_000);
@@ -242,7 +242,7 @@ fn second_import_conflicts_and_kill_at_the_end_loses_nothing() {
 }
 
 #[test]
-fn copies_of_two_stores_to_one_place_do_not_meet() {
+fn imports_of_two_stores_to_one_folder_do_not_interfere() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
     let replica = filled(&world, from.path(), 10);
@@ -263,7 +263,7 @@ fn copies_of_two_stores_to_one_place_do_not_meet() {
 }
 
 #[test]
-fn a_shard_to_which_nothing_was_written_is_not_copied_yet() {
+fn empty_shard_cannot_be_copied_yet() {
     let dir = tempfile::tempdir().unwrap();
     let definition = forebay_core::schema::StoreSpec::documents("users", KeyType::Bytes, 1);
     let order = forebay_core::key_order::KeyOrder::of(&definition.define(AT.store).unwrap());

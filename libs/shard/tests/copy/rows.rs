@@ -39,7 +39,7 @@ fn rows_source(rows: &[(&[u8], &[u8])]) -> RowsSource {
 }
 
 #[test]
-fn rows_that_are_not_what_their_source_says_are_refused() {
+fn rows_that_differ_from_their_digest_are_refused() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
     let replica = filled(&world, from.path(), 10);
@@ -78,7 +78,7 @@ fn rows_that_are_not_what_their_source_says_are_refused() {
 }
 
 #[test]
-fn an_empty_key_is_a_key() {
+fn empty_key_is_copied() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
     let replica = filled(&world, from.path(), 10);
@@ -102,7 +102,7 @@ fn an_empty_key_is_a_key() {
 }
 
 #[test]
-fn a_part_that_came_as_it_was_is_kept_as_it_came() {
+fn part_is_stored_compressed_only_if_it_arrived_compressed() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
     let replica = filled(&world, from.path(), 10);
@@ -121,7 +121,7 @@ fn a_part_that_came_as_it_was_is_kept_as_it_came() {
 /// Proves that the number of rows limits a part, whatever its bytes: the engine builds the file in
 /// memory that grows with the number of rows.
 #[test]
-fn a_part_ends_at_a_number_of_rows() {
+fn part_ends_at_a_number_of_rows() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let documents = COPY_PART_ROWS_MAX as usize + 10_000;

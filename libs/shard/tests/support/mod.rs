@@ -12,7 +12,7 @@ use forebay_core::change::{
     Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
 };
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, Documents, PartitionState, Record, Schemas};
+use forebay_core::fold::{FoldEffects, PartitionState, Record, RowLookup, Schemas};
 use forebay_core::id::{
     ClientId, Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position,
     SchemaVersion, Sequence, StoreId,
@@ -23,7 +23,7 @@ use forebay_core::layout::Layout;
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::row::row_expires_at;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
-use forebay_core::state_rows::{Followed, Resumed};
+use forebay_core::state_rows::{FollowState, RestoredState};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_shard::{Resources, ShardDirectory, ShardWriter};
 use forebay_testkit::random::SeededRng;
@@ -50,7 +50,7 @@ pub fn directory(dir: &Path) -> ShardDirectory {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows(pub BTreeMap<Vec<u8>, Vec<u8>>);
 
-impl Documents for Rows {
+impl RowLookup for Rows {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(self.0.get(key).map(Cow::from))
     }
@@ -99,13 +99,19 @@ impl World {
             _ => definition.version,
         };
         let source = (offset.0 % 23 == 5).then(|| {
-            let position = |offset| Position { epoch: Epoch(1), offset: Offset(offset), place: 0 };
+            let position =
+                |offset| Position { epoch: Epoch(1), offset: Offset(offset), index_in_entry: 0 };
             let previous = offset.0.checked_sub(23).map(position);
             let position = position(offset.0);
-            Source { partition: PartitionId(6), position, previous, append_time, is_moved: false }
+            Source {
+                partition: PartitionId(6),
+                position,
+                previous,
+                append_time,
+                is_forwarded: false,
+            }
         });
-        let epoch = Epoch(0);
-        let entry = Ok(Entry { log_id: LOG, epoch, schema_version, source, body });
+        let entry = Ok(Entry { source, ..Entry::original(LOG, schema_version, body) });
         Record { offset, append_time, entry }
     }
 
@@ -123,7 +129,7 @@ impl World {
     pub fn resume_in(&self, directory: &ShardDirectory) -> Replica<'_> {
         let found = directory.resume(AT, ONE, self.order()).unwrap();
         let (writer, state, outcomes) = match found {
-            Some((writer, Resumed { state, outcomes, .. })) => (writer, state, outcomes),
+            Some((writer, RestoredState { state, outcomes, .. })) => (writer, state, outcomes),
             None => {
                 let writer = directory.create(AT, self.order()).unwrap();
                 (writer, PartitionState::new(AT, ONE), OutcomeTable::default())
@@ -185,13 +191,13 @@ pub struct Model<'w> {
 impl Model<'_> {
     pub fn step(&mut self) {
         let record = self.world.record(self.state.offset_applied);
-        let applied = self.state.apply(record, &self.rows, self.world).unwrap();
-        assert_eq!(applied.skipped, None, "the log holds nothing that is to be skipped");
-        applied.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));
-        if applied.drop_all {
+        let effects = self.state.apply(record, &self.rows, self.world).unwrap();
+        assert_eq!(effects.skipped, None, "the log holds nothing that is to be skipped");
+        effects.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));
+        if effects.drop_all {
             self.rows.0.clear();
         }
-        for (key, row) in applied.writes {
+        for (key, row) in effects.writes {
             match row {
                 Some(row) => self.rows.0.insert(key.as_bytes().to_vec(), row),
                 None => self.rows.0.remove(key.as_bytes()),
@@ -217,7 +223,7 @@ pub struct Replica<'w> {
 }
 
 impl Replica<'_> {
-    pub fn step(&mut self) -> Applied {
+    pub fn step(&mut self) -> FoldEffects {
         self.take(self.world.record(self.state.offset_applied))
     }
 
@@ -237,25 +243,19 @@ impl Replica<'_> {
             });
             let batch = ClientBatch { client: ClientId(99), changes: changes.collect() };
             let (offset, schema_version) = (self.state.offset_applied, definition.version);
-            let entry = Entry {
-                log_id: LOG,
-                epoch: Epoch(0),
-                schema_version,
-                source: None,
-                body: EntryBody::Changes(vec![batch]),
-            };
+            let entry = Entry::original(LOG, schema_version, EntryBody::Changes(vec![batch]));
             let append_time = self.world.record(offset).append_time;
             self.take(Record { offset, append_time, entry: Ok(entry) });
         }
     }
 
-    fn take(&mut self, record: Record) -> Applied {
+    fn take(&mut self, record: Record) -> FoldEffects {
         let append_time = Some(record.append_time);
-        let applied = self.state.apply(record, &self.writer, self.world).unwrap();
-        applied.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));
-        let followed = Followed { append_time, is_served: true, copy: 1, opened: None };
-        self.writer.apply(&applied, &self.state, followed).unwrap();
-        applied
+        let effects = self.state.apply(record, &self.writer, self.world).unwrap();
+        effects.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));
+        let follow_state = FollowState { append_time, is_served: true, copy: 1, opened: None };
+        self.writer.apply(&effects, &self.state, follow_state).unwrap();
+        effects
     }
 
     /// Returns the documents that have not expired, in key order.

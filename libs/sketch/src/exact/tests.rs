@@ -49,7 +49,7 @@ fn floats() -> impl Strategy<Value = Vec<f64>> {
 
 proptest! {
     #[test]
-    fn sums_of_powers_are_those_of_big_integers(values in floats(), split in 0..40_usize) {
+    fn sums_of_powers_equal_those_of_big_integers(values in floats(), split in 0..40_usize) {
         let (left, right) = values.split_at(split.min(values.len()));
         let (mut merged, right) = (sums(left, 4), sums(right, 4));
         merged.iter_mut().zip(&right).for_each(|(sum, other)| sum.merge(other));
@@ -58,9 +58,9 @@ proptest! {
             prop_assert_eq!(in_units(sum, power.into()), oracle(&values, power));
             let mut bytes = Vec::new();
             sum.encode(&mut bytes);
-            let mut fields = Fields::new(&bytes, || Error::corrupt("short"));
-            prop_assert_eq!(&ExactSum::decode(&mut fields, place + 1).unwrap(), sum);
-            prop_assert!(fields.rest().is_empty());
+            let mut reader = ByteReader::new(&bytes, || Error::corrupt("short"));
+            prop_assert_eq!(&ExactSum::decode(&mut reader, place + 1).unwrap(), sum);
+            prop_assert!(reader.rest().is_empty());
         }
         let mut reversed = values.clone();
         reversed.reverse();
@@ -76,7 +76,7 @@ proptest! {
 
     /// Proves that the sum of two floats, rounded once, equals the processor's result.
     #[test]
-    fn two_floats_round_as_the_processor_rounds(a in any::<u64>(), b in any::<u64>()) {
+    fn sum_of_two_floats_rounds_like_the_processor(a in any::<u64>(), b in any::<u64>()) {
         let (a, b) = (f64::from_bits(a), f64::from_bits(b));
         prop_assume!(a.is_finite() && b.is_finite());
         prop_assert_eq!(sum(&[a, b]), a + b);
@@ -93,7 +93,7 @@ proptest! {
 }
 
 #[test]
-fn halves_round_to_even_and_more_than_halves_up() {
+fn halves_round_to_even_and_larger_fractions_round_up() {
     let least = f64::from_bits(1);
     let half = f64::EPSILON / 2.0;
     assert_eq!(sum(&[1.0, half]), 1.0);
@@ -113,15 +113,15 @@ fn sum_of_distant_numbers_is_exact() {
 }
 
 #[test]
-fn a_zero_sum_leaves_no_limb() {
+fn zero_sum_leaves_no_limb() {
     assert_eq!(sums(&[f64::MAX, -3.5, 3.5, -f64::MAX], 1), [ExactSum::default()]);
 }
 
 #[test]
-fn bytes_that_no_sum_has_are_refused() {
+fn impossible_sum_bytes_are_refused() {
     let decode = |bytes: &[u8], power| {
-        let mut fields = Fields::new(bytes, || Error::corrupt("short"));
-        ExactSum::decode(&mut fields, power).map_err(|error| error.code())
+        let mut reader = ByteReader::new(bytes, || Error::corrupt("short"));
+        ExactSum::decode(&mut reader, power).map_err(|error| error.code())
     };
     let with = |first: i16, limbs: &[u64]| {
         let mut bytes = [first.to_le_bytes(), (limbs.len() as u16).to_le_bytes()].concat();
@@ -144,7 +144,7 @@ fn bytes_that_no_sum_has_are_refused() {
 }
 
 #[test]
-fn scaling_stays_finite_on_its_way() {
+fn scaling_has_no_intermediate_overflow() {
     assert_eq!(scale(1.0, 1_023), 2.0_f64.powi(1_023));
     assert_eq!(scale(1.0, -1_074), f64::from_bits(1));
     assert_eq!(scale(3.0, 5_000), f64::INFINITY);

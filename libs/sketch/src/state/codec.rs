@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_core::fields::Fields;
+use forebay_core::byte_reader::ByteReader;
 use forebay_core::row::encode_value;
 use forebay_core::view::AggregateSpec;
 use forebay_core::{Error, Result};
@@ -18,9 +18,9 @@ use crate::quantiles::Quantiles;
 /// Version of the byte form of a state.
 const VERSION: u8 = 1;
 
-/// Returns a cursor over the bytes of a state or tile.
-pub(crate) fn byte_cursor(bytes: &[u8]) -> Fields<'_> {
-    Fields::new(bytes, || Error::corrupt("the state ends too early"))
+/// Returns a reader of the bytes of a state or tile.
+pub(crate) fn byte_reader(bytes: &[u8]) -> ByteReader<'_> {
+    ByteReader::new(bytes, || Error::corrupt("the state ends too early"))
 }
 
 fn tag(layout: StateLayout) -> u8 {
@@ -68,8 +68,8 @@ impl AggregateState {
     /// Returns `UpgradeNeeded` for a version that this build does not know; `Corrupt` for bytes
     /// that no state of this aggregate has: rebuild the state from its events.
     pub fn decode(spec: &Arc<AggregateSpec>, state: &[u8]) -> Result<Self> {
-        let mut fields = byte_cursor(state);
-        let [version, found] = fields.take()?;
+        let mut reader = byte_reader(state);
+        let [version, found] = reader.take()?;
         if version > VERSION {
             let message = format!(
                 "the state has version {version}, and this build knows {VERSION}; upgrade this \
@@ -83,14 +83,14 @@ impl AggregateState {
         }
         let input = spec.input().unwrap_or(forebay_core::value::ScalarType::Int64);
         let summary = match layout {
-            StateLayout::Count => StateSummary::Count(fields.u64()?),
+            StateLayout::Count => StateSummary::Count(reader.u64()?),
             StateLayout::PowerSums { powers } => {
-                StateSummary::PowerSums(PowerSums::decode(&mut fields, powers)?)
+                StateSummary::PowerSums(PowerSums::decode(&mut reader, powers)?)
             }
             StateLayout::MinMax { is_greatest } => {
-                let best = match fields.take()? {
+                let best = match reader.take()? {
                     [0] => None,
-                    [1] => Some(take_value(&mut fields, input)?),
+                    [1] => Some(take_value(&mut reader, input)?),
                     _ => {
                         return Err(Error::corrupt(
                             "the presence byte of a value is neither 0 nor 1",
@@ -100,20 +100,20 @@ impl AggregateState {
                 StateSummary::MinMax(MinMax::new(is_greatest).with(best))
             }
             StateLayout::FirstLast { is_latest, count } => StateSummary::FirstLast(
-                FirstLast::new(is_latest, count).decode(&mut fields, input)?,
+                FirstLast::new(is_latest, count).decode(&mut reader, input)?,
             ),
             StateLayout::Distinct { lg_k } => {
-                let sketch = fields.bytes(fields.rest().len())?;
+                let sketch = reader.bytes(reader.rest().len())?;
                 StateSummary::Distinct(Distinct::decode(sketch, lg_k)?)
             }
             StateLayout::Quantiles { k } => {
-                StateSummary::Quantiles(Quantiles::decode(&mut fields, k)?)
+                StateSummary::Quantiles(Quantiles::decode(&mut reader, k)?)
             }
             StateLayout::FrequentItems { lg_counters } => {
-                StateSummary::FrequentItems(FrequentItems::decode(&mut fields, lg_counters, input)?)
+                StateSummary::FrequentItems(FrequentItems::decode(&mut reader, lg_counters, input)?)
             }
         };
-        if !fields.rest().is_empty() {
+        if !reader.rest().is_empty() {
             return Err(Error::corrupt("bytes follow the end of the state"));
         }
         Ok(Self { spec: spec.clone(), summary })

@@ -14,7 +14,7 @@ fn state(kind: AggregateKind, input: Option<ScalarType>) -> AggregateState {
 }
 
 fn at(number: u64) -> EventOrder {
-    let position = Position { epoch: Epoch(0), offset: Offset(number), place: 0 };
+    let position = Position { epoch: Epoch(0), offset: Offset(number), index_in_entry: 0 };
     EventOrder { time: Timestamp::from_micros(number as i64), position }
 }
 
@@ -33,8 +33,8 @@ fn every_kind() -> Vec<AggregateKind> {
         Kind::First,
         Kind::Last,
         Kind::LastN { count: 2 },
-        Kind::DistinctCount { lg_k: 12, bounds: Some(2) },
-        Kind::Quantiles { ranks: vec![0.5, 0.9], k: 100 },
+        Kind::ApproxCountDistinct { lg_k: 12, confidence_stddevs: Some(2) },
+        Kind::ApproxQuantile { q: vec![0.5, 0.9], k: 100 },
         Kind::TopK { count: 2, lg_counters: 9 },
         Kind::AccumulatingCount,
     ]
@@ -66,13 +66,13 @@ fn ints(values: &[i64]) -> Option<Value> {
 }
 
 #[test]
-fn no_events_and_missing_values_count_as_nothing() {
+fn empty_states_and_missing_values_give_the_empty_value() {
     for state in int_states() {
         let (name, empty) = (state.spec.kind().name(), state.values().unwrap());
         let expected = match name {
             "count" | "accumulating_count" => vec![int(0)],
-            "distinct_count" => vec![int(0); 3],
-            "quantiles" | "top_k" => vec![None; 2],
+            "approx_count_distinct" => vec![int(0); 3],
+            "approx_quantile" | "top_k" => vec![None; 2],
             _ => vec![None],
         };
         assert_eq!(empty, expected, "{name}");
@@ -81,7 +81,7 @@ fn no_events_and_missing_values_count_as_nothing() {
 }
 
 #[test]
-fn every_kind_has_its_value() {
+fn every_aggregate_kind_computes_its_value() {
     let expected = [
         vec![int(5)],
         vec![int(25)],
@@ -124,7 +124,7 @@ fn every_kind_has_its_value() {
 }
 
 #[test]
-fn a_count_without_input_counts_events() {
+fn count_without_input_counts_events() {
     for kind in [AggregateKind::Count, AggregateKind::AccumulatingCount] {
         let mut state = state(kind, None);
         (0..3).for_each(|number| state.insert(None, at(number)).unwrap());
@@ -135,13 +135,13 @@ fn a_count_without_input_counts_events() {
 }
 
 #[test]
-fn an_accumulating_count_goes_down_too() {
+fn accumulating_count_also_decreases() {
     let state = state(AggregateKind::AccumulatingCount, Some(ScalarType::Int64));
     assert_eq!(fed(state, &[Some(5), Some(-7), None, Some(1)]).values().unwrap(), [int(-1)]);
 }
 
 #[test]
-fn nan_is_a_missing_value_to_all() {
+fn nan_is_a_missing_value_to_every_aggregate() {
     for kind in every_kind() {
         let Ok(spec) = AggregateSpec::new(kind, Some(ScalarType::Float64)) else { continue };
         let spec = Arc::new(spec);
@@ -163,7 +163,7 @@ fn bytes_of(state: &AggregateState) -> Vec<u8> {
 }
 
 #[test]
-fn states_come_back_from_their_bytes() {
+fn aggregate_states_round_trip() {
     let values: Vec<_> = (0..2_000).map(|v: i64| (v % 7 != 0).then_some(v * v % 541)).collect();
     for state in int_states() {
         for fed in [state.clone(), fed(state.clone(), &values[..9]), fed(state, &values)] {
@@ -206,9 +206,9 @@ fn states_of_other_aggregates_neither_merge_nor_decode() {
             (state(kind, Some(ScalarType::Int64)), state(other, Some(ScalarType::Int64)));
         AggregateState::decode(&into.spec, &bytes_of(&from)).is_err() && into.merge(&from).is_err()
     };
-    let distinct = |lg_k| Kind::DistinctCount { lg_k, bounds: None };
+    let distinct = |lg_k| Kind::ApproxCountDistinct { lg_k, confidence_stddevs: None };
     assert!(refused(distinct(10), distinct(11)));
-    let quantiles = |k| Kind::Quantiles { ranks: vec![0.5], k };
+    let quantiles = |k| Kind::ApproxQuantile { q: vec![0.5], k };
     assert!(refused(quantiles(100), quantiles(101)));
     assert!(refused(Kind::LastN { count: 3 }, Kind::LastN { count: 4 }));
     let top = |lg_counters| Kind::TopK { count: 1, lg_counters };
@@ -218,7 +218,7 @@ fn states_of_other_aggregates_neither_merge_nor_decode() {
 }
 
 #[test]
-fn values_of_another_type_change_nothing() {
+fn values_of_another_type_are_refused_and_change_nothing() {
     let mut sum = state(AggregateKind::Sum, Some(ScalarType::Int64));
     let error = sum.insert(Some(&Value::Float64(1.0)), at(0)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);

@@ -25,7 +25,8 @@ pub struct Row {
 impl Row {
     pub fn at(&self) -> EventOrder {
         let offset = Offset(self.offset);
-        let position = Position { epoch: Epoch(1), offset, place: (self.offset % 3) as u16 };
+        let position =
+            Position { epoch: Epoch(1), offset, index_in_entry: (self.offset % 3) as u16 };
         EventOrder { time: Timestamp::from_micros(self.time), position }
     }
 
@@ -48,14 +49,14 @@ const RANKS: [f64; 4] = [0.0, 0.25, 0.9, 1.0];
 
 /// Returns a plan with every kind over every type of the model, including small sketches, which
 /// overflow.
-pub fn plan(windows: Vec<Window>, lateness_us: i64) -> FoldPlan {
+pub fn plan(windows: Vec<Window>, allowed_lateness_us: i64) -> FoldPlan {
     use AggregateKind as Kind;
     let numeric = [Kind::Sum, Kind::Average, Kind::Variance, Kind::StandardDeviation];
     let shapes = [Kind::Skewness, Kind::Kurtosis];
-    let quantiles = Kind::Quantiles { ranks: RANKS.to_vec(), k: 100 };
+    let quantiles = Kind::ApproxQuantile { q: RANKS.to_vec(), k: 100 };
     let any = [Kind::Count, Kind::Min, Kind::Max, Kind::First, Kind::Last];
     let last = Kind::LastN { count: 5 };
-    let distinct = Kind::DistinctCount { lg_k: 8, bounds: Some(3) };
+    let distinct = Kind::ApproxCountDistinct { lg_k: 8, confidence_stddevs: Some(3) };
     let top = [3, 10].map(|lg_counters| Kind::TopK { count: 4, lg_counters });
     let types = [ScalarType::Int64, ScalarType::Float64, ScalarType::String];
     let mut specs = vec![AggregateSpec::new(Kind::Count, None).unwrap()];
@@ -64,7 +65,7 @@ pub fn plan(windows: Vec<Window>, lateness_us: i64) -> FoldPlan {
         let of_types = types.map(|scalar| AggregateSpec::new(kind.clone(), Some(scalar)));
         specs.extend(of_types.into_iter().flatten());
     }
-    let windows = Windows::new(windows, lateness_us).unwrap();
+    let windows = Windows::new(windows, allowed_lateness_us).unwrap();
     FoldPlan::new(Aggregates::new(specs).unwrap(), windows).unwrap()
 }
 
@@ -101,19 +102,19 @@ pub fn stream(dice: &mut SeededRng, rows: usize, is_wild: bool) -> Vec<Row> {
 }
 
 /// Returns the events that a window covers at a moment, without late ones, in the events' order.
-pub fn covered(rows: &[Row], window: Window, lateness_us: i64, at: i64) -> Vec<&Row> {
+pub fn covered(rows: &[Row], window: Window, allowed_lateness_us: i64, at: i64) -> Vec<&Row> {
     let (from, to) = match window {
-        Window::Lifetime => (i64::MIN, i64::MAX),
+        Window::Unbounded => (i64::MIN, i64::MAX),
         Window::Tumbling { length_us } => {
             let start = (at as f64 / length_us as f64).floor() as i64 * length_us;
             (start, start + length_us)
         }
-        Window::Sliding { length_us, hop_us } => {
-            let end = (at as f64 / hop_us as f64).floor() as i64 * hop_us + hop_us;
+        Window::Sliding { length_us, slide_us } => {
+            let end = (at as f64 / slide_us as f64).floor() as i64 * slide_us + slide_us;
             (end - length_us, end)
         }
     };
-    let is_in_time = |row: &&Row| row.time >= row.partition_time - lateness_us;
+    let is_in_time = |row: &&Row| row.time >= row.partition_time - allowed_lateness_us;
     let is_covered = |row: &&Row| from <= row.time && row.time < to;
     let mut found: Vec<_> = rows.iter().filter(is_in_time).filter(is_covered).collect();
     found.sort_by_key(|row| row.at());

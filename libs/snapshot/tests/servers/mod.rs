@@ -28,37 +28,37 @@ const AT_ONCE: usize = 16;
 macro_rules! object_server_tests {
     ($kind:expr, $page:expr, $removed:expr) => {
         #[tokio::test]
-        async fn snapshots_live_from_their_build_to_their_end() {
+        async fn snapshots_live_from_build_to_collection() {
             servers::life(servers::shared($kind)).await;
         }
 
         #[tokio::test]
-        async fn lists_of_more_than_a_page_are_whole() {
+        async fn lists_longer_than_a_page_are_complete() {
             servers::pages(servers::shared($kind), $page, $removed).await;
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn of_all_who_publish_one_manifest_one_does() {
+        async fn exactly_one_publisher_of_a_manifest_succeeds() {
             servers::race(servers::shared($kind)).await;
         }
 
         #[tokio::test]
-        async fn wrong_credentials_are_told() {
+        async fn wrong_credentials_are_reported() {
             servers::credentials(servers::shared($kind)).await;
         }
 
         #[tokio::test]
-        async fn a_bucket_that_is_not_there_is_told() {
+        async fn missing_bucket_is_reported() {
             servers::no_bucket(servers::shared($kind)).await;
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn a_server_that_goes_down_in_a_build_is_told_and_comes_back() {
+        async fn server_outage_during_a_build_is_reported_and_survived() {
             servers::outage($kind).await;
         }
 
         #[tokio::test]
-        async fn a_server_that_hangs_is_told() {
+        async fn hanging_server_is_reported() {
             servers::hang($kind).await;
         }
     };

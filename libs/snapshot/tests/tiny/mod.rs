@@ -18,7 +18,7 @@ pub const LOG: LogId = LogId(0xfeed);
 
 fn progress(offset: u64) -> Progress {
     Progress {
-        position: Position { epoch: Epoch(1), offset: Offset(offset), place: 0 },
+        position: Position { epoch: Epoch(1), offset: Offset(offset), index_in_entry: 0 },
         offset_applied: Offset(offset + 1),
         partition_time: Timestamp::from_micros(offset as i64),
         schema_version: SchemaVersion(1),

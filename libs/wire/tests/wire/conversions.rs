@@ -9,7 +9,7 @@ use forebay_core::catalog::{Catalog, ControlEffect, ControlRecord};
 use forebay_core::change::{ClientBatch, Condition, Source};
 use forebay_core::id::{DocumentVersion, Offset, PartitionCount, Position, StoreId};
 use forebay_core::limits::{LIST_COMPONENTS_MAX, ROW_BYTES_MAX};
-use forebay_core::outcome::Verdict;
+use forebay_core::outcome::ConditionOutcome;
 use forebay_core::schema::{Alteration, Definition, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, Value, VectorType};
 use forebay_core::versions::VersionNumber;
@@ -33,47 +33,47 @@ where
 
 proptest! {
     #[test]
-    fn field_types_come_back(field_type in strategies::field_type()) {
+    fn field_types_round_trip(field_type in strategies::field_type()) {
         prop_assert_eq!(FieldType::try_from(v1::FieldType::from(field_type)), Ok(field_type));
     }
 
     #[test]
-    fn values_come_back(value in strategies::value()) {
+    fn values_round_trip(value in strategies::value()) {
         prop_assert_eq!(again::<Value, v1::Value>(&value), value);
     }
 
     #[test]
-    fn specs_come_back(spec in strategies::store_spec()) {
+    fn specs_round_trip(spec in strategies::store_spec()) {
         prop_assert_eq!(again::<StoreSpec, v1::StoreSpec>(&spec), spec);
     }
 
     #[test]
-    fn definitions_come_back(definition in strategies::definition()) {
+    fn definitions_round_trip(definition in strategies::definition()) {
         prop_assert_eq!(again::<Definition, v1::Definition>(&definition), definition);
     }
 
     #[test]
-    fn alterations_come_back(alteration in strategies::alteration()) {
+    fn alterations_round_trip(alteration in strategies::alteration()) {
         prop_assert_eq!(again::<Alteration, v1::Alteration>(&alteration), alteration);
     }
 
     #[test]
-    fn batches_come_back(batch in strategies::client_batch()) {
+    fn batches_round_trip(batch in strategies::client_batch()) {
         prop_assert_eq!(again::<ClientBatch, v1::ClientBatch>(&batch), batch);
     }
 
     #[test]
-    fn sources_come_back(source in strategies::source()) {
+    fn sources_round_trip(source in strategies::source()) {
         prop_assert_eq!(Source::try_from(v1::Source::from(source)), Ok(source));
     }
 
     #[test]
-    fn errors_come_back(error in strategies::error()) {
+    fn errors_round_trip(error in strategies::error()) {
         prop_assert_eq!(forebay_core::Error::from(v1::Error::from(&error)), error);
     }
 
     #[test]
-    fn results_come_back(
+    fn results_round_trip(
         position in strategies::position(),
         error in strategies::error(),
         version in any::<Option<u64>>(),
@@ -81,9 +81,9 @@ proptest! {
         let version = version.map(DocumentVersion);
         for result in [
             ChangeResult::appended(position),
-            ChangeResult::judged(position, Verdict::Applied),
-            ChangeResult::judged(position, Verdict::ConditionFailed(version)),
-            ChangeResult::judged(position, Verdict::TooLarge),
+            ChangeResult::conditional(position, ConditionOutcome::Applied),
+            ChangeResult::conditional(position, ConditionOutcome::ConditionFailed(version)),
+            ChangeResult::conditional(position, ConditionOutcome::TooLarge),
             ChangeResult::failed(error),
         ] {
             prop_assert_eq!(again::<ChangeResult, v1::ChangeResult>(&result), result);
@@ -113,7 +113,7 @@ fn code_of<Domain: Debug>(result: forebay_core::Result<Domain>) -> ErrorCode {
 }
 
 #[test]
-fn null_is_a_value_of_a_set_and_of_nothing_else() {
+fn null_is_valid_only_as_the_value_of_a_set() {
     let null = nullable_value_message(None);
     assert_eq!(nullable_value(null.clone()), Ok(None));
     assert_eq!(code_of(Value::try_from(null)), ErrorCode::InvalidArgument);
@@ -122,7 +122,7 @@ fn null_is_a_value_of_a_set_and_of_nothing_else() {
 }
 
 #[test]
-fn nan_keeps_its_bits() {
+fn nan_preserves_its_bits() {
     let bits = 0x7ff8_dead_beef_0001;
     let value = again::<Value, v1::Value>(&Value::Float64(f64::from_bits(bits)));
     assert!(matches!(value, Value::Float64(v) if v.to_bits() == bits));
@@ -131,7 +131,7 @@ fn nan_keeps_its_bits() {
 }
 
 #[test]
-fn numbers_of_enums_are_unset_known_or_newer() {
+fn enum_numbers_are_unset_known_or_newer() {
     let scalar = |number| {
         FieldType::try_from(v1::FieldType { kind: Some(v1::field_type::Kind::Scalar(number)) })
     };
@@ -155,7 +155,7 @@ fn list(scalar: v1::ScalarType, items: Vec<u8>) -> v1::Value {
 }
 
 #[test]
-fn broken_components_are_the_senders_doing() {
+fn broken_components_are_an_invalid_argument() {
     let odd = list(v1::ScalarType::Int32, vec![1, 2, 3]);
     assert_eq!(code_of(nullable_value(odd)), ErrorCode::InvalidArgument);
     let past_the_end = list(v1::ScalarType::String, vec![9, 0, 0, 0, b'a']);
@@ -169,7 +169,7 @@ fn broken_components_are_the_senders_doing() {
 }
 
 #[test]
-fn components_are_counted_before_they_are_decoded() {
+fn components_are_counted_before_decoding() {
     for (scalar, bytes) in [(v1::ScalarType::Bool, 1), (v1::ScalarType::String, 4)] {
         let most = list(scalar, vec![0; bytes * LIST_COMPONENTS_MAX]);
         assert!(nullable_value(most).is_ok());
@@ -184,14 +184,14 @@ fn components_are_counted_before_they_are_decoded() {
 }
 
 #[test]
-fn a_vector_of_the_longest_kind_passes() {
+fn longest_vector_round_trips() {
     let vector = Value::VectorI8(vec![-1; 65_535]);
     assert_eq!(again::<Value, v1::Value>(&vector), vector);
     assert_eq!(vector.field_type(), Some(FieldType::Vector(VectorType::I8, 65_535)));
 }
 
 #[test]
-fn a_key_value_store_may_leave_its_field_out_and_has_no_other() {
+fn key_value_store_may_omit_its_field_and_has_no_other() {
     let spec = StoreSpec::key_value("pairs", forebay_core::key::KeyType::Bytes, 4);
     let mut wire = v1::StoreSpec::from(&spec);
     wire.fields.clear();
@@ -204,13 +204,13 @@ fn a_key_value_store_may_leave_its_field_out_and_has_no_other() {
 }
 
 #[test]
-fn a_heartbeat_of_0_is_the_default_one() {
+fn heartbeat_of_0_is_the_default() {
     let wire = v1::StoreOptions { versioned: true, ..v1::StoreOptions::default() };
     assert_eq!(StoreOptions::from(wire), StoreOptions { versioned: true, ..Default::default() });
 }
 
 #[test]
-fn a_definition_is_checked_when_it_is_read() {
+fn decoded_definition_is_checked() {
     let spec = StoreSpec::documents("users", forebay_core::key::KeyType::String, 4)
         .field("age", FieldType::INT32);
     let good = v1::Definition::from(&spec.define(StoreId(1)).unwrap());
@@ -239,14 +239,15 @@ fn a_definition_is_checked_when_it_is_read() {
 }
 
 #[test]
-fn definitions_that_a_version_of_the_documents_has_come_back() {
+fn definitions_of_document_versions_round_trip() {
     let first = StoreSpec::documents("users", forebay_core::key::KeyType::String, 4);
     let first = first.define(StoreId(1)).unwrap();
     let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
     let live = pushed.with_live(VersionNumber(2)).unwrap();
-    let moved = live.with_moved_version(StoreId(9), PartitionCount(6), vec![Offset(5); 4]).unwrap();
+    let repartitioned =
+        live.with_repartitioned_version(StoreId(9), PartitionCount(6), vec![Offset(5); 4]).unwrap();
     let mut catalog = Catalog::default();
-    for definition in [first, pushed, live, moved] {
+    for definition in [first, pushed, live, repartitioned] {
         let record = ControlRecord::Define(Box::new(definition));
         assert_eq!(catalog.apply(record), ControlEffect::Applied);
         for id in [1, 8, 9] {
@@ -260,7 +261,7 @@ fn definitions_that_a_version_of_the_documents_has_come_back() {
 }
 
 #[test]
-fn a_refused_change_names_its_key_by_digest_only() {
+fn refused_change_names_its_key_by_digest_only() {
     let mut wire = frames::good_change();
     let digest = forebay_core::partition::xxh3_64(&wire.key);
     wire.sequence = 0;
@@ -271,31 +272,32 @@ fn a_refused_change_names_its_key_by_digest_only() {
 }
 
 #[test]
-fn positions_and_conditions_keep_their_bounds() {
-    let wire = v1::Position { epoch: 1, offset: 2, place: 65_536 };
+fn out_of_range_positions_and_unset_conditions_are_refused() {
+    let wire = v1::Position { epoch: 1, offset: 2, index_in_entry: 65_536 };
     assert_eq!(code_of(Position::try_from(wire)), ErrorCode::InvalidArgument);
     let none = v1::Condition { kind: None };
     assert_eq!(code_of(Condition::try_from(none)), ErrorCode::UpgradeNeeded);
 }
 
 #[test]
-fn verdicts_come_back_through_a_result() {
+fn condition_outcomes_round_trip_through_a_result() {
     let position = Position::default();
     let version = Some(DocumentVersion(9));
-    for verdict in [
-        Verdict::Applied,
-        Verdict::ConditionFailed(None),
-        Verdict::ConditionFailed(version),
-        Verdict::TooLarge,
+    for condition in [
+        ConditionOutcome::Applied,
+        ConditionOutcome::ConditionFailed(None),
+        ConditionOutcome::ConditionFailed(version),
+        ConditionOutcome::TooLarge,
     ] {
-        let result = ChangeResult::judged(position, verdict);
+        let result = ChangeResult::conditional(position, condition);
         let wire = v1::ChangeResult::from(&result);
-        assert_eq!(ChangeResult::try_from(wire).unwrap().verdict(), Some(verdict));
+        assert_eq!(ChangeResult::try_from(wire).unwrap().condition_outcome(), Some(condition));
     }
-    assert_eq!(ChangeResult::appended(position).verdict(), None);
+    assert_eq!(ChangeResult::appended(position).condition_outcome(), None);
     let refused = forebay_core::Error::limit_exceeded("shorten the key", 1, 2);
-    assert_eq!(ChangeResult::failed(refused).verdict(), None);
-    let ChangeOutcome::Failed(error) = ChangeResult::judged(position, Verdict::TooLarge).outcome
+    assert_eq!(ChangeResult::failed(refused).condition_outcome(), None);
+    let ChangeOutcome::Failed(error) =
+        ChangeResult::conditional(position, ConditionOutcome::TooLarge).outcome
     else {
         panic!("a document that is too large is a failure");
     };
@@ -303,7 +305,7 @@ fn verdicts_come_back_through_a_result() {
 }
 
 #[test]
-fn a_result_that_is_in_the_log_says_where() {
+fn result_of_an_appended_change_needs_its_position() {
     let kind = v1::change_result::Kind::Applied(v1::change_result::Applied {});
     let wire = v1::ChangeResult { position: None, kind: Some(kind) };
     assert_eq!(code_of(ChangeResult::try_from(wire)), ErrorCode::InvalidArgument);

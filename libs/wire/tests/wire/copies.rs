@@ -76,7 +76,7 @@ fn vectors() -> Value {
 }
 
 #[test]
-fn the_bytes_of_copies_are_those_of_the_vectors() {
+fn copies_match_the_golden_vectors() {
     check("copy.json", &vectors(), COMMAND);
     let held: Value = read("copy.json");
     let text = |of: &Value, name: &str| hex::decode(of[name].as_str().unwrap()).unwrap();

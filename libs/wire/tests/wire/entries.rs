@@ -4,7 +4,7 @@ use bytes::Bytes;
 use forebay_core::ErrorCode;
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::id::{ClientId, Epoch, FieldId, LogId, Offset, SchemaVersion, Sequence, StoreId};
+use forebay_core::id::{ClientId, FieldId, LogId, Offset, SchemaVersion, Sequence, StoreId};
 use forebay_core::key::{Key, KeyType};
 use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
 use forebay_core::schema::StoreSpec;
@@ -38,7 +38,7 @@ fn is_an_answer(frame: &[u8]) -> bool {
 
 proptest! {
     #[test]
-    fn entries_come_back(entry in strategies::entry()) {
+    fn entries_round_trip(entry in strategies::entry()) {
         let frame = encode_entry(&entry).unwrap();
         prop_assert_eq!(frame_log_id(&frame), Ok(entry.log_id));
         let opens = matches!(entry.body, EntryBody::LogHeader).then_some(entry.log_id);
@@ -49,26 +49,26 @@ proptest! {
     }
 
     #[test]
-    fn cursors_come_back(cursor in strategies::cursor()) {
+    fn cursors_round_trip(cursor in strategies::cursor()) {
         prop_assert_eq!(Cursor::decode(&cursor.encode()).unwrap(), cursor);
     }
 
     #[test]
-    fn any_bytes_are_a_cursor_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn arbitrary_bytes_are_a_cursor_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         if let Err(error) = Cursor::decode(&bytes) {
             prop_assert_eq!(error.code(), ErrorCode::InvalidArgument);
         }
     }
 
     #[test]
-    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert_eq!(refusal_of(&bytes), ErrorCode::Corrupt);
         prop_assert!(is_an_answer(&sealed(&bytes)));
     }
 
     /// Proves that one flipped bit anywhere is detected: CRC-32C detects every single flipped bit.
     #[test]
-    fn a_flipped_bit_is_found(entry in strategies::entry(), at in any::<Index>(), bit in 0u8..8) {
+    fn flipped_bit_is_detected(entry in strategies::entry(), at in any::<Index>(), bit in 0u8..8) {
         let mut frame = encode_entry(&entry).unwrap().to_vec();
         let at = at.index(frame.len());
         frame[at] ^= 1 << bit;
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_or_grown_frame_is_found(
+    fn truncated_or_extended_frame_is_detected(
         entry in strategies::entry(),
         at in any::<Index>(),
         more in prop::collection::vec(any::<u8>(), 1..9),
@@ -90,7 +90,7 @@ proptest! {
     /// Tests well-formed frames with wrong content: the body was changed before the frame was
     /// sealed.
     #[test]
-    fn a_changed_body_is_answered(
+    fn changed_body_is_decoded_or_refused(
         entry in strategies::entry(),
         changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
     ) {
@@ -106,7 +106,7 @@ proptest! {
 }
 
 #[test]
-fn a_newer_header_halts_whatever_its_body_is() {
+fn newer_header_halts_with_any_body() {
     for body in [&b""[..], b"\xff\xff\xff", b"anything"] {
         assert_eq!(refusal_of(&sealed_as(2, 0, body)), ErrorCode::UpgradeNeeded);
         assert_eq!(refusal_of(&sealed_as(u16::MAX, 0, body)), ErrorCode::UpgradeNeeded);
@@ -165,7 +165,7 @@ fn entry_of_a_newer_build_halts_the_partition() {
 /// Proves that a `oneof` member with a number that this build does not know decodes as an unset
 /// member.
 #[test]
-fn an_unknown_member_on_the_wire_is_an_unset_one() {
+fn unknown_oneof_member_decodes_as_unset() {
     let field_15_empty = [0x7a, 0x00];
     assert_eq!(refusal_of(&sealed(&field_15_empty)), ErrorCode::UpgradeNeeded);
     let barrier_and_field_15 = [0x42, 0x00, 0x7a, 0x00];
@@ -225,8 +225,7 @@ fn sealed_definition(definition: v1::Definition) -> Vec<u8> {
 
 fn entry_of(changes: Vec<Change>) -> Entry {
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(1), changes }]);
-    let (epoch, schema_version) = (Epoch(0), SchemaVersion(1));
-    Entry { log_id: LogId(1), epoch, schema_version, source: None, body }
+    Entry::original(LogId(1), SchemaVersion(1), body)
 }
 
 fn delete(sequence: u64) -> Change {
@@ -241,7 +240,7 @@ fn delete(sequence: u64) -> Change {
 }
 
 #[test]
-fn the_count_of_changes_has_a_limit_both_ways() {
+fn change_count_is_limited_in_both_directions() {
     let most = ENTRY_CHANGES_MAX as u64;
     let entry = entry_of((1..=most).map(delete).collect());
     assert_eq!(decode_entry(&encode_entry(&entry).unwrap()), Ok(entry));
@@ -257,7 +256,7 @@ fn the_count_of_changes_has_a_limit_both_ways() {
 }
 
 #[test]
-fn the_bytes_of_a_body_have_a_limit_both_ways() {
+fn body_bytes_are_limited_in_both_directions() {
     let with_value = |bytes: usize| {
         let op = FieldOp::Set(Some(Value::Bytes(vec![7; bytes])));
         let fields = vec![FieldChange { field: FieldId(1), op, ttl_us: None }];
@@ -277,7 +276,7 @@ fn the_bytes_of_a_body_have_a_limit_both_ways() {
 }
 
 #[test]
-fn a_writer_refuses_what_every_reader_would_skip() {
+fn encoder_refuses_entries_that_every_replica_would_skip() {
     let error = encode_entry(&entry_of(vec![delete(1), delete(0)])).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     let spec = StoreSpec::documents("users", KeyType::String, 2);
@@ -289,7 +288,7 @@ fn a_writer_refuses_what_every_reader_would_skip() {
 }
 
 #[test]
-fn a_good_change_sealed_by_hand_is_read() {
+fn hand_sealed_change_is_decoded() {
     let mut change = good_change();
     change.fields.push(field_change(Op::Max(int32(3))));
     let entry = decode_entry(&sealed_change(change)).unwrap();

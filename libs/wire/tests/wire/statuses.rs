@@ -50,7 +50,7 @@ const WITHOUT_DETAILS: [(Code, ErrorCode, ErrorCode); 17] = {
 };
 
 #[test]
-fn a_status_without_details_is_read_by_its_code() {
+fn status_without_details_maps_its_code() {
     for (place, (code, read, written)) in WITHOUT_DETAILS.into_iter().enumerate() {
         assert_eq!(code as usize, place, "every code once, in order");
         let status = Status::new(code, "said by a proxy");
@@ -82,14 +82,14 @@ fn every_error_code_has_the_grpc_code_of_the_table() {
 
 proptest! {
     #[test]
-    fn errors_come_back_from_a_status(error in strategies::error()) {
+    fn errors_round_trip_through_a_status(error in strategies::error()) {
         let status = status_of_error(&error);
         prop_assert_eq!(&error_of_status(&status), &error);
         prop_assert_eq!(&write_error_of_status(&status), &error);
     }
 
     #[test]
-    fn any_details_are_read(details in prop::collection::vec(any::<u8>(), 0..80), code in 0..17) {
+    fn details_never_panic(details in prop::collection::vec(any::<u8>(), 0..80), code in 0..17) {
         let status = Status::with_details(Code::from(code), "", details.into());
         error_of_status(&status);
         write_error_of_status(&status);
@@ -118,7 +118,7 @@ fn messages_and_names_are_cut_at_whole_characters() {
 }
 
 #[test]
-fn a_held_message_is_corrupt_unless_it_is_newer() {
+fn stored_error_is_corrupt_unless_it_needs_an_upgrade() {
     for code in ErrorCode::ALL {
         let held = as_stored_error(Error::new(code, "why").with_store("users"));
         let newer = code == ErrorCode::UpgradeNeeded;
@@ -142,22 +142,22 @@ fn refusal(number: u32) -> Error {
 
 #[tonic::async_trait]
 impl ChangeStream for RefusingStream {
-    type SubscribeStream =
-        Pin<Box<dyn Stream<Item = Result<v1::SubscribeResponse, Status>> + Send>>;
+    type SubscribeLogStream =
+        Pin<Box<dyn Stream<Item = Result<v1::SubscribeLogResponse, Status>> + Send>>;
 
-    async fn subscribe(
+    async fn subscribe_log(
         &self,
-        request: Request<v1::SubscribeRequest>,
-    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        request: Request<v1::SubscribeLogRequest>,
+    ) -> Result<Response<Self::SubscribeLogStream>, Status> {
         let status = status_of_error(&refusal(request.get_ref().partition));
-        let items = [Ok(v1::SubscribeResponse::default()), Err(status)];
+        let items = [Ok(v1::SubscribeLogResponse::default()), Err(status)];
         Ok(Response::new(Box::pin(tokio_stream::iter(items))))
     }
 
-    async fn bounds(
+    async fn get_log_bounds(
         &self,
-        request: Request<v1::BoundsRequest>,
-    ) -> Result<Response<v1::BoundsResponse>, Status> {
+        request: Request<v1::GetLogBoundsRequest>,
+    ) -> Result<Response<v1::GetLogBoundsResponse>, Status> {
         match request.get_ref().partition {
             0 => {
                 self.arrived.add_permits(1);
@@ -217,12 +217,12 @@ fn every_error_survives_a_real_connection() {
         let mut client = client(serving.address);
         for code in ErrorCode::ALL {
             let partition = code.number() as u32;
-            let request = v1::BoundsRequest { store_id: 1, partition };
-            let status = client.bounds(request).await.unwrap_err();
+            let request = v1::GetLogBoundsRequest { store_id: 1, partition };
+            let status = client.get_log_bounds(request).await.unwrap_err();
             assert_eq!(status.code(), grpc_code(code));
             assert_eq!(error_of_status(&status), as_sent(partition));
-            let request = v1::SubscribeRequest { store_id: 1, partition, from_offset: 0 };
-            let mut stream = client.subscribe(request).await.unwrap().into_inner();
+            let request = v1::SubscribeLogRequest { store_id: 1, partition, from_offset: 0 };
+            let mut stream = client.subscribe_log(request).await.unwrap().into_inner();
             assert!(stream.next().await.unwrap().is_ok());
             let status = stream.next().await.unwrap().unwrap_err();
             assert_eq!(write_error_of_status(&status), as_sent(partition));
@@ -231,26 +231,26 @@ fn every_error_survives_a_real_connection() {
 }
 
 /// A request that is never answered.
-const WAITS: v1::BoundsRequest = v1::BoundsRequest { store_id: 1, partition: 0 };
+const WAITS: v1::GetLogBoundsRequest = v1::GetLogBoundsRequest { store_id: 1, partition: 0 };
 
 #[test]
-fn a_call_that_ran_out_of_time_may_have_appended() {
+fn timed_out_call_may_have_appended() {
     let serving = StatusServer::start();
     calling(async {
         let mut request = Request::new(WAITS);
         request.set_timeout(Duration::from_millis(1));
-        let status = client(serving.address).bounds(request).await.unwrap_err();
+        let status = client(serving.address).get_log_bounds(request).await.unwrap_err();
         assert_eq!(error_of_status(&status).code(), ErrorCode::DeadlineExceeded, "{status:?}");
         assert_eq!(write_error_of_status(&status).code(), ErrorCode::UnknownOutcome);
     });
 }
 
 #[test]
-fn a_call_that_was_cut_may_have_appended() {
+fn interrupted_call_may_have_appended() {
     let serving = StatusServer::start();
     calling(async {
         let mut client = client(serving.address);
-        let waiting = tokio::spawn(async move { client.bounds(WAITS).await });
+        let waiting = tokio::spawn(async move { client.get_log_bounds(WAITS).await });
         serving.arrived.acquire().await.unwrap().forget();
         drop(serving);
         let status = waiting.await.unwrap().unwrap_err();
@@ -260,10 +260,10 @@ fn a_call_that_was_cut_may_have_appended() {
 }
 
 #[test]
-fn a_refused_connection_has_appended_nothing() {
+fn refused_connection_has_appended_nothing() {
     calling(async {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let status = client(free).bounds(WAITS).await.unwrap_err();
+        let status = client(free).get_log_bounds(WAITS).await.unwrap_err();
         assert_eq!(error_of_status(&status).code(), ErrorCode::Unavailable, "{status:?}");
         assert_eq!(write_error_of_status(&status).code(), ErrorCode::Unavailable, "{status:?}");
     });

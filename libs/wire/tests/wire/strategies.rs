@@ -165,21 +165,19 @@ pub fn client_batch() -> impl Strategy<Value = ClientBatch> {
 }
 
 pub fn position() -> impl Strategy<Value = Position> {
-    (any::<u32>(), any::<u64>(), any::<u16>()).prop_map(|(epoch, offset, place)| Position {
-        epoch: Epoch(epoch),
-        offset: Offset(offset),
-        place,
+    (any::<u32>(), any::<u64>(), any::<u16>()).prop_map(|(epoch, offset, index_in_entry)| {
+        Position { epoch: Epoch(epoch), offset: Offset(offset), index_in_entry }
     })
 }
 
 pub fn source() -> impl Strategy<Value = Source> {
     (any::<u32>(), position(), option::of(position()), any::<i64>(), any::<bool>()).prop_map(
-        |(partition, position, previous, micros, is_moved)| Source {
+        |(partition, position, previous, micros, is_forwarded)| Source {
             partition: PartitionId(partition),
             position,
             previous,
             append_time: Timestamp::from_micros(micros),
-            is_moved,
+            is_forwarded,
         },
     )
 }
@@ -194,12 +192,12 @@ fn ttl_us() -> impl Strategy<Value = Option<i64>> {
 
 pub fn store_options() -> impl Strategy<Value = StoreOptions> {
     (ttl_us(), any::<bool>(), 1..=u32::MAX, option::of(0..=TTL_US_MAX)).prop_map(
-        |(ttl_us, versioned, heartbeat_ms, log_window_us)| StoreOptions {
+        |(ttl_us, versioned, heartbeat_ms, log_retention_us)| StoreOptions {
             ttl_us,
             versioned,
             heartbeat_ms,
-            log_window_us,
-            log_bytes: None,
+            log_retention_us,
+            log_retention_bytes: None,
         },
     )
 }
@@ -246,13 +244,17 @@ fn stream_spec() -> impl Strategy<Value = StoreSpec> {
         renamed.collect::<Vec<_>>()
     });
     let shape = (name(), key_type(), 1..=PARTITIONS_MAX, store_options());
-    let log_bytes = option::of(1..=u64::MAX);
-    (shape, columns, log_bytes).prop_map(
+    let log_retention_bytes = option::of(1..=u64::MAX);
+    (shape, columns, log_retention_bytes).prop_map(
         |((name, key_type, partitions, options), fields, bytes)| {
             let is_time = |field: &&FieldSpec| field.field_type == FieldType::TIMESTAMP;
             let event_time = fields.iter().find(is_time).map(|field| field.name.clone());
-            let options =
-                StoreOptions { ttl_us: None, versioned: false, log_bytes: bytes, ..options };
+            let options = StoreOptions {
+                ttl_us: None,
+                versioned: false,
+                log_retention_bytes: bytes,
+                ..options
+            };
             let stream = Some(StreamSpec { event_time });
             StoreSpec { fields, options, stream, ..StoreSpec::stream(name, key_type, partitions) }
         },
@@ -310,40 +312,54 @@ pub fn alteration() -> impl Strategy<Value = Alteration> {
 pub fn definition() -> impl Strategy<Value = Definition> {
     let alterations = vec((alteration(), any::<prop::sample::Index>()), 0..6);
     let pushes = vec(any::<u64>(), 0..3);
-    let moves = option::of((any::<u64>(), 1..9_u32, 0..4_usize));
-    let drawn =
-        (1..=u64::MAX, store_spec(), alterations, pushes, any::<prop::sample::Index>(), moves);
-    drawn.prop_map(|(store, spec, alterations, pushes, live, moves)| {
+    let repartition = option::of((any::<u64>(), 1..9_u32, 0..4_usize));
+    let drawn = (
+        1..=u64::MAX,
+        store_spec(),
+        alterations,
+        pushes,
+        any::<prop::sample::Index>(),
+        repartition,
+    );
+    drawn.prop_map(|(store, spec, alterations, pushes, live, repartition)| {
         let mut definition = spec.define(StoreId(store)).expect("a spec that can be defined");
         for (mut alteration, place) in alterations {
             aim(&mut alteration, &definition, place);
             definition = definition.altered(&[alteration]).unwrap_or(definition);
         }
         for push in pushes {
-            let began = definition.partitions.partitions();
-            let began = began.map(|partition| Offset(push ^ u64::from(partition.0))).collect();
-            definition = definition.with_version(StoreId(push), began).unwrap_or(definition);
+            let starts = definition.partitions.partitions();
+            let starts = starts.map(|partition| Offset(push ^ u64::from(partition.0))).collect();
+            definition = definition.with_version(StoreId(push), starts).unwrap_or(definition);
         }
         let live = live.get(definition.versions.all()).number;
         let definition = definition.with_live(live).unwrap_or(definition);
-        match moves {
-            Some((kept_as, partitions, steps)) => moved(definition, kept_as, partitions, steps),
+        match repartition {
+            Some((storage_id, partitions, steps)) => {
+                repartitioned(definition, storage_id, partitions, steps)
+            }
             None => definition,
         }
     })
 }
 
 /// Returns a definition after this many steps of a repartition.
-fn moved(definition: Definition, kept_as: u64, partitions: u32, steps: usize) -> Definition {
-    let began = definition.partitions.partitions().map(|id| Offset(kept_as ^ u64::from(id.0)));
-    let (kept_as, partitions) = (StoreId(kept_as), PartitionCount(partitions));
+fn repartitioned(
+    definition: Definition,
+    storage_id: u64,
+    partitions: u32,
+    steps: usize,
+) -> Definition {
+    let starts = definition.partitions.partitions().map(|id| Offset(storage_id ^ u64::from(id.0)));
+    let (storage_id, partitions) = (StoreId(storage_id), PartitionCount(partitions));
     let number = definition.versions.next();
-    let mut on_its_way = definition.with_moved_version(kept_as, partitions, began.collect());
+    let mut on_its_way =
+        definition.with_repartitioned_version(storage_id, partitions, starts.collect());
     for step in 0..steps {
         on_its_way = on_its_way.and_then(|before| match step {
             0 => before.with_writes_to(number),
             1 => before.with_live(number),
-            _ => before.with_carrying_ended(number),
+            _ => before.with_forwarding_ended(number),
         });
     }
     on_its_way.unwrap_or(definition)

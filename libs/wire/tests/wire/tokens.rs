@@ -22,7 +22,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 fn at(offset: u64) -> Position {
-    Position { epoch: Epoch(0), offset: Offset(offset), place: 0 }
+    Position { epoch: Epoch(0), offset: Offset(offset), index_in_entry: 0 }
 }
 
 fn token(store: u64, positions: &[(u32, u64, u64)]) -> Token {
@@ -35,14 +35,14 @@ fn token(store: u64, positions: &[(u32, u64, u64)]) -> Token {
 
 proptest! {
     #[test]
-    fn tokens_come_back(token in strategies::token()) {
+    fn tokens_round_trip(token in strategies::token()) {
         let bytes = token.encode();
         prop_assert_eq!(bytes.len(), 13 + 26 * token.positions.len());
         prop_assert_eq!(Token::decode(&bytes), Ok(token));
     }
 
     #[test]
-    fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+    fn arbitrary_bytes_are_no_token(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
         prop_assert_eq!(refusal_of(&bytes), ErrorCode::InvalidArgument);
         if let Err(error) = Token::decode(&sealed(bytes)) {
             let code = error.code();
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn a_garbled_token_is_refused(
+    fn garbled_token_is_refused(
         token in strategies::token(),
         at in any::<Index>(),
         bit in 0u8..8,
@@ -65,7 +65,7 @@ proptest! {
 
     /// Compares a merge with a naive model: the larger position of each partition.
     #[test]
-    fn merging_keeps_the_larger_position(
+    fn merge_takes_the_larger_position(
         ours in prop::collection::btree_map(0u32..6, strategies::position(), 0..6),
         theirs in prop::collection::btree_map(0u32..6, strategies::position(), 0..6),
     ) {
@@ -104,7 +104,7 @@ fn tokens_of_two_stores_or_two_logs_do_not_merge() {
 }
 
 #[test]
-fn a_newer_token_asks_for_an_upgrade() {
+fn newer_token_asks_for_an_upgrade() {
     let mut bytes = vec![2];
     bytes.extend_from_slice(&[0; 50]);
     assert_eq!(refusal_of(&sealed(bytes)), ErrorCode::UpgradeNeeded);
@@ -114,7 +114,7 @@ fn a_newer_token_asks_for_an_upgrade() {
 }
 
 #[test]
-fn a_forged_token_is_refused_with_advice() {
+fn forged_token_is_refused_with_advice() {
     let good = token(1, &[(3, 5, 10), (4, 5, 11)]).encode();
     let (header, positions) = good[..good.len() - 4].split_at(9);
     let (first, second) = positions.split_at(26);
@@ -133,7 +133,7 @@ fn a_forged_token_is_refused_with_advice() {
 }
 
 #[test]
-fn a_token_may_speak_of_every_partition() {
+fn token_may_cover_every_partition() {
     let all: Vec<_> = (0..PARTITIONS_MAX).map(|partition| (partition, 1, 2)).collect();
     let token = token(1, &all);
     assert_eq!(Token::decode(&token.encode()), Ok(token));

@@ -15,7 +15,7 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Alteration, StoreSpec, StreamSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::view::{
-    AggregateKind, Comparison, EmissionSpec, FeatureSpec, LookupSpec, NamedWindow, Operand,
+    AggregateKind, Comparison, FeatureSpec, JoinSpec, MaterializationSpec, NamedWindow, Operand,
     Predicate, ViewSpec, Window,
 };
 use forebay_core::{Error, ErrorCode};
@@ -38,8 +38,8 @@ fn golden(name: &str, made: &Json) -> Json {
     vectors::read(name)
 }
 
-fn position(offset: u64, place: u16) -> Position {
-    Position { epoch: Epoch(2), offset: Offset(offset), place }
+fn position(offset: u64, index_in_entry: u16) -> Position {
+    Position { epoch: Epoch(2), offset: Offset(offset), index_in_entry }
 }
 
 fn every_value() -> Vec<Value> {
@@ -168,40 +168,43 @@ fn define_view() -> EntryBody {
     let named = |name: &str, window| NamedWindow { name: name.to_owned(), window };
     let spec = ViewSpec {
         name: "ratings_by_country".into(),
-        stream: "ratings".into(),
+        source: "ratings".into(),
         filter: Some(Predicate::Compare {
             column: rating(),
             comparison: Comparison::GreaterOrEqual,
             to: Operand::Value(Value::Float32(2.5)),
         }),
-        lookups: vec![LookupSpec {
+        joins: vec![JoinSpec {
             store: "cities".into(),
             key: Some("device".into()),
             columns: vec![("country".into(), "country".into(), Some("none".into()))],
             is_required: false,
         }],
-        group_by: vec!["country".into(), "device".into()],
+        entity: vec!["country".into(), "device".into()],
         features: vec![
             feature("ratings", AggregateKind::Count, None),
             feature("mean", AggregateKind::Average, Some("rating")),
             feature(
                 "spread",
-                AggregateKind::Quantiles { ranks: vec![0.1, 0.9], k: 100 },
+                AggregateKind::ApproxQuantile { q: vec![0.1, 0.9], k: 100 },
                 Some("rating"),
             ),
         ],
         windows: vec![
-            named("1h", Window::Sliding { length_us: 3_600_000_000, hop_us: 60_000_000 }),
-            named("all", Window::Lifetime),
+            named("1h", Window::Sliding { length_us: 3_600_000_000, slide_us: 60_000_000 }),
+            named("all", Window::Unbounded),
         ],
-        lateness_us: 300_000_000,
+        allowed_lateness_us: 300_000_000,
         ..ViewSpec::default()
     };
-    let emission =
-        EmissionSpec { store: "countries".into(), cadence_us: 250_000, grace_us: 60_000_000 };
+    let materialization = MaterializationSpec {
+        store: "countries".into(),
+        interval_us: 250_000,
+        expiry_grace_us: 60_000_000,
+    };
     let silent = spec.define(StoreId(0x1e4), &source, &|_| Ok(cities.clone())).unwrap();
-    let countries = emission.new_store(StoreId(0xc0), &silent).unwrap();
-    let spec = ViewSpec { emission: Some(emission), ..spec };
+    let countries = materialization.new_store(StoreId(0xc0), &silent).unwrap();
+    let spec = ViewSpec { materialization: Some(materialization), ..spec };
     let store = |name: &str| Ok(if name == "cities" { &cities } else { &countries }.clone());
     let definition = spec.define(StoreId(0x1e4), &source, &store).unwrap();
     EntryBody::Control(ControlRecord::Define(Box::new(definition)))
@@ -234,7 +237,7 @@ fn entries() -> Vec<(&'static str, &'static str, Entry)> {
         position: position(41, 0),
         previous: None,
         append_time: Timestamp::from_micros(1_700_000_000_000_001),
-        is_moved: false,
+        is_forwarded: false,
     };
     let copied = Source { previous: Some(position(40, 3)), ..first };
     let delete = EntryBody::Control(ControlRecord::Delete(StoreId(0xfeed)));
@@ -301,7 +304,7 @@ fn refused_entries() -> Vec<(&'static str, ErrorCode, Vec<u8>)> {
 }
 
 #[test]
-fn entries_are_as_the_vectors_say() {
+fn entries_match_the_golden_vectors() {
     let entries = entries();
     let made = entries.iter().map(|(name, kind, entry)| {
         json!({
@@ -336,7 +339,7 @@ fn entries_are_as_the_vectors_say() {
 }
 
 #[test]
-fn tokens_are_as_the_vectors_say() {
+fn tokens_match_the_golden_vectors() {
     let positions = [
         (PartitionId(0), (LogId(1), position(0, 0))),
         (PartitionId(7), (LogId(0x0123_4567_89ab_cdef), position(1 << 40, 16_383))),
@@ -355,7 +358,7 @@ fn tokens_are_as_the_vectors_say() {
                 "log_id": format!("{log:016x}"),
                 "epoch": position.epoch.0,
                 "offset": position.offset.to_string(),
-                "place": position.place,
+                "place": position.index_in_entry,
             })
         });
         json!({

@@ -7,8 +7,8 @@ use forebay_core::ErrorCode;
 use forebay_core::id::{FieldId, StoreId};
 use forebay_core::value::ScalarType;
 use forebay_core::view::{
-    AggregateKind, AggregateSpec, Comparison, Emission, Feature, Lookup, NamedWindow, Operand,
-    Origin, Predicate, View, Window,
+    AggregateKind, AggregateSpec, Comparison, Feature, FeatureView, Join, Materialization,
+    NamedWindow, Operand, Origin, Predicate, Window,
 };
 use forebay_wire::v1;
 use proptest::collection::vec;
@@ -64,9 +64,10 @@ fn aggregate() -> impl Strategy<Value = AggregateSpec> {
             Kind::Last,
         ]),
         (1_u16..9).prop_map(|count| Kind::LastN { count }),
-        (4_u8..13, option::of(1_u8..4))
-            .prop_map(|(lg_k, bounds)| Kind::DistinctCount { lg_k, bounds }),
-        (vec(0.0_f64..=1.0, 1..4), 20_u16..200).prop_map(|(ranks, k)| Kind::Quantiles { ranks, k }),
+        (4_u8..13, option::of(1_u8..4)).prop_map(|(lg_k, confidence_stddevs)| {
+            Kind::ApproxCountDistinct { lg_k, confidence_stddevs }
+        }),
+        (vec(0.0_f64..=1.0, 1..4), 20_u16..200).prop_map(|(q, k)| Kind::ApproxQuantile { q, k }),
         (1_u16..9, 4_u8..10).prop_map(|(count, lg_counters)| Kind::TopK { count, lg_counters }),
     ];
     kind.prop_filter_map("no aggregate", |kind| {
@@ -79,35 +80,37 @@ fn origin() -> impl Strategy<Value = Origin> {
         Just(Origin::Key),
         Just(Origin::EventTime),
         field().prop_map(Origin::Column),
-        (any::<u16>(), field()).prop_map(|(lookup, field)| Origin::Lookup { lookup, field }),
+        (any::<u16>(), field()).prop_map(|(join, field)| Origin::Join { join, field }),
     ]
 }
 
 fn window() -> impl Strategy<Value = NamedWindow> {
     let window = prop_oneof![
-        Just(Window::Lifetime),
+        Just(Window::Unbounded),
         (1_i64..1 << 40).prop_map(|length_us| Window::Tumbling { length_us }),
-        (1_i64..1 << 20, 1_i64..99)
-            .prop_map(|(hop_us, hops)| Window::Sliding { length_us: hop_us * hops, hop_us }),
+        (1_i64..1 << 20, 1_i64..99).prop_map(|(slide_us, slides)| Window::Sliding {
+            length_us: slide_us * slides,
+            slide_us
+        }),
     ];
     ("[a-z0-9]{0,4}", window).prop_map(|(name, window)| NamedWindow { name, window })
 }
 
-fn emission() -> impl Strategy<Value = Emission> {
+fn materialization() -> impl Strategy<Value = Materialization> {
     (any::<u64>(), vec(field(), 0..4), field(), any::<i64>(), any::<i64>()).prop_map(
-        |(store, fields, position, cadence_us, grace_us)| Emission {
+        |(store, fields, position, interval_us, expiry_grace_us)| Materialization {
             store: StoreId(store),
             fields,
             position,
-            cadence_us,
-            grace_us,
+            interval_us,
+            expiry_grace_us,
         },
     )
 }
 
-fn view() -> impl Strategy<Value = View> {
-    let lookup = (any::<u64>(), option::of(field()), any::<bool>())
-        .prop_map(|(store, key, is_required)| Lookup { store: StoreId(store), key, is_required });
+fn view() -> impl Strategy<Value = FeatureView> {
+    let join = (any::<u64>(), option::of(field()), any::<bool>())
+        .prop_map(|(store, key, is_required)| Join { store: StoreId(store), key, is_required });
     let feature = ("[a-z]{1,6}", aggregate()).prop_map(|(name, aggregate)| Feature {
         name,
         aggregate,
@@ -115,31 +118,33 @@ fn view() -> impl Strategy<Value = View> {
     });
     let columns = vec((field(), origin()), 0..5);
     (
-        (any::<u64>(), option::of(predicate()), vec(lookup, 0..3), columns),
+        (any::<u64>(), option::of(predicate()), vec(join, 0..3), columns),
         (vec(field(), 0..4), vec(feature, 0..5), vec(window(), 0..4)),
-        (any::<i64>(), option::of(emission())),
+        (any::<i64>(), option::of(materialization())),
     )
-        .prop_map(|((source, filter, lookups, columns), groups, (lateness_us, emission))| {
-            let (group_by, features, windows) = groups;
-            View {
-                source: StoreId(source),
-                filter,
-                lookups,
-                columns: columns.into_iter().collect::<BTreeMap<_, _>>(),
-                group_by,
-                features,
-                windows,
-                lateness_us,
-                emission,
-            }
-        })
+        .prop_map(
+            |((source, filter, joins, columns), groups, (allowed_lateness_us, materialization))| {
+                let (entity, features, windows) = groups;
+                FeatureView {
+                    source: StoreId(source),
+                    filter,
+                    joins,
+                    columns: columns.into_iter().collect::<BTreeMap<_, _>>(),
+                    entity,
+                    features,
+                    windows,
+                    allowed_lateness_us,
+                    materialization,
+                }
+            },
+        )
 }
 
 proptest! {
     #[test]
-    fn a_view_comes_back_from_its_message(view in view()) {
+    fn view_round_trips_through_its_message(view in view()) {
         let message = v1::View::from(&view);
-        prop_assert_eq!(View::try_from(message).unwrap(), view);
+        prop_assert_eq!(FeatureView::try_from(message).unwrap(), view);
     }
 }
 
@@ -156,10 +161,10 @@ fn view_of_a_newer_build_needs_an_upgrade() {
         v1::View { filter: Some(v1::Predicate::default()), ..v1::View::default() },
     ];
     for message in newer {
-        let error = View::try_from(message).unwrap_err();
+        let error = FeatureView::try_from(message).unwrap_err();
         assert_eq!(error.code(), ErrorCode::UpgradeNeeded, "{error}");
     }
     let column = |id| v1::DerivedColumn { id, origin: Some(v1::derived_column::Origin::Column(7)) };
     let twice = v1::View { columns: vec![column(1), column(1)], ..v1::View::default() };
-    assert_eq!(View::try_from(twice).unwrap_err().code(), ErrorCode::InvalidArgument);
+    assert_eq!(FeatureView::try_from(twice).unwrap_err().code(), ErrorCode::InvalidArgument);
 }

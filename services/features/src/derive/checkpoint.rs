@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{
     LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::{Direction, KeyOrder};
-use forebay_core::state_rows::Followed;
+use forebay_core::state_rows::FollowState;
 use forebay_core::{Error, Result};
 use forebay_entries::ExactlyOnceSink;
 use forebay_shard::{Shard, ShardDirectory, ShardWriter};
@@ -50,13 +50,13 @@ impl Checkpoint {
         partitions: PartitionCount,
     ) -> Result<(Self, SourceLog)> {
         let rows = ValueRows::new()?;
-        let Some((writer, resumed)) = directory.resume(at, partitions, ORDER)? else {
+        let Some((writer, restored)) = directory.resume(at, partitions, ORDER)? else {
             let (writer, appended) = (directory.create(at, ORDER)?, BTreeMap::new());
             let source = SourceLog::new(store, PartitionState::new(at, partitions), None);
             return Ok((Self { writer, rows, appended }, source));
         };
         let appended = read(writer.shard(), &rows)?;
-        let source = SourceLog::new(store, resumed.state, resumed.followed.append_time);
+        let source = SourceLog::new(store, restored.state, restored.follow_state.append_time);
         Ok((Self { writer, rows, appended }, source))
     }
 
@@ -76,19 +76,19 @@ impl Checkpoint {
     ) -> Result<()> {
         let from = source.partition().partition;
         let StateChanges { clients, sources } = source.take_unsaved();
-        let mut applied = Applied { clients, sources, ..Applied::default() };
+        let mut effects = FoldEffects { clients, sources, ..FoldEffects::default() };
         for target in targets {
             let (partition, progress) = (target.partition().partition, target.progress());
             let position = progress.received.get(&from).copied();
             let last = LastAppended { log_id: progress.log_id, next: progress.next, position };
             if self.appended.insert(partition, last) != Some(last) {
                 let row = self.rows.row(last.encode(), None)?;
-                applied.writes.push((target_key(partition), Some(row)));
+                effects.writes.push((target_key(partition), Some(row)));
             }
         }
         let append_time = source.append_time();
-        let followed = Followed { append_time, copy: 1, is_served: true, opened: None };
-        self.writer.apply(&applied, source.state(), followed)
+        let follow_state = FollowState { append_time, copy: 1, is_served: true, opened: None };
+        self.writer.apply(&effects, source.state(), follow_state)
     }
 
     /// Flushes the checkpoint to disk.
@@ -149,8 +149,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_read_back() {
-        for position in [None, Some(Position { place: 3, ..Position::default() })] {
+    fn checkpoint_rows_round_trip() {
+        for position in [None, Some(Position { index_in_entry: 3, ..Position::default() })] {
             let last = LastAppended { log_id: LogId(7), next: Offset(9), position };
             assert_eq!(LastAppended::decode(&last.encode()), Some(last));
             assert_eq!(LastAppended::decode(&last.encode()[1..]), None);

@@ -3,13 +3,13 @@
 //!
 //! An entry of the view names the source position up to which it was derived, and the entry before
 //! it; so replicas apply each entry once, however many processes derive, and however often. The
-//! partition of an event depends on no lookup, so an event that is derived again goes to the same
+//! partition of an event depends on no join, so an event that is derived again goes to the same
 //! partition.
 
 mod batch;
 mod checkpoint;
 mod event;
-mod lookups;
+mod joins;
 mod source;
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use tracing::{debug, warn};
 pub(crate) use self::batch::BATCH_WINDOW_US;
 use self::checkpoint::{Checkpoint, LastAppended};
 use self::event::Derivation;
-use self::lookups::Lookups;
+use self::joins::JoinReaders;
 pub(crate) use self::source::SourceLog;
 use crate::counts::Counters;
 use crate::events::DerivedOffsets;
@@ -115,12 +115,12 @@ impl<'p> Deriver<'p> {
         let gone = || Error::not_found("the stream of a view was deleted");
         let source = catalog.store(view.source).and_then(|history| history.newest());
         let source = source.ok_or_else(gone)?.definition.clone();
-        let lookups = Lookups::open(parts, view).await?;
-        let derivation = Derivation::new(definition, &source, lookups, Arc::clone(counters))?;
-        let logs = source.written();
+        let joins = JoinReaders::open(parts, view).await?;
+        let derivation = Derivation::new(definition, &source, joins, Arc::clone(counters))?;
+        let logs = source.write_logs();
         let directory = parts.shards.derived(definition.store);
         let home = source.versions.home();
-        let ours = parts.context.membership.assigned().borrow().of(logs.store, logs.partitions);
+        let ours = parts.context.membership.assignment().borrow().of(logs.store, logs.partitions);
         let mut sources = Vec::new();
         for partition in ours {
             let at = logs.at(partition);
@@ -130,7 +130,7 @@ impl<'p> Deriver<'p> {
             derived.note(definition.store, partition, source.state().offset_applied);
             sources.push((source, checkpoint));
         }
-        let found = definition.written().all().map(|at| find(parts, at, &sources));
+        let found = definition.write_logs().all().map(|at| find(parts, at, &sources));
         let targets = try_join_all(found).await?;
         let now = parts.context.clock.now();
         Ok(Self {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use forebay_core::Result;
 use forebay_core::change::{Change, Entry, EntryBody};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{
-    ClientId, Epoch, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
+    ClientId, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
 };
 use forebay_entries::{AppliedEntry, OrderedSource};
 use forebay_wire::entry::encode_entry;
@@ -119,9 +119,9 @@ impl SourceLog {
     /// `UpgradeNeeded` for an entry of a newer build; `Unavailable` if the entry's definition is
     /// not known here yet.
     pub(crate) async fn take(&mut self, parts: &FeatureParts) -> Result<Option<Events>> {
-        let applied = self.source.apply_next(&*parts.context.log, &parts.context.catalog).await?;
-        let Some(AppliedEntry { append_time, applied }) = applied else { return Ok(None) };
-        let Applied { clients, sources, events, .. } = applied;
+        let entry = self.source.apply_next(&*parts.context.log, &parts.context.catalog).await?;
+        let Some(AppliedEntry { append_time, effects }) = entry else { return Ok(None) };
+        let FoldEffects { clients, sources, events, .. } = effects;
         self.unsaved.clients.extend(clients);
         self.unsaved.sources.extend(sources);
         Ok(Some(Events { position: self.state().position, append_time, events }))
@@ -145,8 +145,7 @@ impl SourceLog {
         if silent_us < interval.as_micros() as i64 {
             return Ok(());
         }
-        let (epoch, source, body) = (Epoch(0), None, EntryBody::Heartbeat);
-        let entry = Entry { log_id, epoch, schema_version: version, source, body };
+        let entry = Entry::original(log_id, version, EntryBody::Heartbeat);
         parts.context.log.append(self.partition(), encode_entry(&entry)?).await.map(drop)
     }
 }

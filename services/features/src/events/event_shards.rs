@@ -50,7 +50,7 @@ impl EventRows {
         let definition = &schemas.newest().definition;
         let event_time = definition.event_time().map(|column| column.id);
         let (indexes, rows) = (Indexes::of(definition), ValueRows::new()?);
-        let partitions = definition.written().partitions;
+        let partitions = definition.write_logs().partitions;
         let folder = ShardFolder { directory, order: ORDER, partitions };
         let rows = Self { indexes, event_time, rows };
         Ok(ShardReplicas::new(rows, schemas, folder, reopen))
@@ -79,12 +79,12 @@ impl Materializer for EventRows {
         let mut bytes_before = bytes_stored(shard)?;
         let (mut events, mut writes) = (Vec::new(), Vec::new());
         let found_by = self.rows.row(Vec::new(), None)?;
-        for entry in run.entries.iter().filter(|entry| !entry.applied.events.is_empty()) {
+        for entry in run.entries.iter().filter(|entry| !entry.effects.events.is_empty()) {
             let unknown = || Error::internal("the definition of an event is not known");
             let layout = &run.schemas.get(entry.schema_version).ok_or_else(unknown)?.layout;
             let (offset, append_time) = (entry.offset, entry.append_time);
-            for (position, event) in &entry.applied.events {
-                let at = EventPosition { offset, place: position.place };
+            for (position, event) in &entry.effects.events {
+                let at = EventPosition { offset, index_in_entry: position.index_in_entry };
                 let time = self.time(event, append_time);
                 let row = encode(EventHead { time, append_time, bytes_before }, event, layout)?;
                 bytes_before += row.len() as u64;
@@ -110,7 +110,7 @@ fn bytes_stored(shard: &WrittenShard<EventRows>) -> Result<u64> {
         return Ok(known);
     }
     let view = shard.shard().view()?;
-    let last = EventPosition { offset: Offset(u64::MAX), place: u16::MAX };
+    let last = EventPosition { offset: Offset(u64::MAX), index_in_entry: u16::MAX };
     let mut events = view.scan_events(last, Direction::Backward)?;
     let Some((_, row)) = events.next()? else { return Ok(0) };
     Ok(StoredEvent::decode(row)?.head.bytes_before + row.len() as u64)

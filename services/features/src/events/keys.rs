@@ -3,7 +3,7 @@
 
 use forebay_core::change::Change;
 use forebay_core::clock::Timestamp;
-use forebay_core::fit::fit;
+use forebay_core::coerce::coerce_value;
 use forebay_core::id::FieldId;
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::{
@@ -66,7 +66,7 @@ impl Indexes {
         for (column, field_type, index) in &self.0 {
             let value = event.set_value(*column).cloned();
             // An index stores a value in its column's type.
-            let Some(value) = value.and_then(|value| fit(value, *field_type).ok()) else {
+            let Some(value) = value.and_then(|value| coerce_value(value, *field_type).ok()) else {
                 continue;
             };
             keys.push(ended(match index {
@@ -206,8 +206,8 @@ mod tests {
     use forebay_core::id::Offset;
 
     #[test]
-    fn an_entry_is_read_back_from_the_end_of_its_key() {
-        let at = EventPosition { offset: Offset(7), place: 3 };
+    fn index_entry_is_decoded_from_the_end_of_its_key() {
+        let at = EventPosition { offset: Offset(7), index_in_entry: 3 };
         let entry = Entry { time: Timestamp::from_micros(-9), at };
         let mut key = by_range(FieldId(2), Some(&Value::String("Rome".to_owned())));
         assert!(Entry::of_key(&key).is_err());
@@ -217,14 +217,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_key_ends_in_an_entry_or_is_refused(key: Vec<u8>) {
+        fn arbitrary_key_ends_in_an_index_entry_or_is_refused(key: Vec<u8>) {
             prop_assert_eq!(Entry::of_key(&key).is_ok(), key.len() >= Entry::BYTES);
         }
 
         /// Proves that a range contains the key of an entry exactly if it contains the entry's
         /// value.
         #[test]
-        fn a_range_has_the_values_that_lie_between(a: String, b: String, value: String, time: i64) {
+        fn range_contains_values_between_bounds(a: String, b: String, value: String, time: i64) {
             let value = value.repeat(200);
             let [from, to, found] = [&a, &b, &value].map(|text| Value::String(text.clone()));
             let range = between(FieldId(1), Some(&from), Some(&to));
@@ -236,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn a_span_has_the_times_that_lie_in_it(from: i8, to: i8, time: i8) {
+        fn span_contains_exactly_the_times_within_it(from: i8, to: i8, time: i8) {
             let span = Span { from: Some(from.into()), to: Some(to.into()) };
             let range = span.of_key(b"ada");
             let mut key = stored_key(&by_key(b"ada"));

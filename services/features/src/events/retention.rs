@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_core::Result;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::clock::Timestamp;
-use forebay_core::id::{Epoch, Offset, PartitionId, StoreId};
+use forebay_core::id::{Offset, PartitionId, StoreId};
 use forebay_core::key_order::Direction;
 use forebay_core::schema::{Definition, StoreOptions};
 use forebay_shard::{EventPosition, OwnedView, Shard, View};
@@ -50,14 +50,15 @@ pub(crate) async fn run_retention(
     shards: EventShards,
     derived: DerivedOffsets,
 ) {
-    let StoreOptions { log_window_us, log_bytes, .. } = definition.options;
-    if log_window_us.is_none() && log_bytes.is_none() {
+    let StoreOptions { log_retention_us, log_retention_bytes, .. } = definition.options;
+    if log_retention_us.is_none() && log_retention_bytes.is_none() {
         return;
     }
-    let window = log_window_us.map(|window| Duration::from_micros(window.unsigned_abs()));
-    let every = window.map_or(LOOK_EVERY, |window| window / 10);
+    let retention =
+        log_retention_us.map(|retention| Duration::from_micros(retention.unsigned_abs()));
+    let interval = retention.map_or(LOOK_EVERY, |retention| retention / 10);
     loop {
-        tokio::time::sleep(every.clamp(LOOK_EVERY_MIN, LOOK_EVERY)).await;
+        tokio::time::sleep(interval.clamp(LOOK_EVERY_MIN, LOOK_EVERY)).await;
         for shard in shards.open_shards() {
             let at = shard.partition();
             if let Err(error) = enforce_retention(&parts, &definition, shard, &derived).await {
@@ -107,7 +108,7 @@ fn views_of(parts: &FeatureParts, stream: StoreId) -> Vec<StoreId> {
     let catalog = parts.context.catalog.catalog();
     let is_of =
         |definition: &&Definition| definition.view().is_some_and(|view| view.source == stream);
-    let all = catalog.living().map(|schema| &schema.definition);
+    let all = catalog.active_stores().map(|schema| &schema.definition);
     all.filter(is_of).map(|definition| definition.store).collect()
 }
 
@@ -127,10 +128,10 @@ impl ExpiredEvents {
             return Ok(Self { end: None, heartbeat: None });
         };
         let cutoff = |time: Timestamp| {
-            let window = options.log_window_us?;
-            Some(Timestamp::from_micros(time.as_micros().saturating_sub(window)))
+            let retention = options.log_retention_us?;
+            Some(Timestamp::from_micros(time.as_micros().saturating_sub(retention)))
         };
-        let over = options.log_bytes.map(|most| last.bytes_behind().saturating_sub(most));
+        let over = options.log_retention_bytes.map(|most| last.bytes_behind().saturating_sub(most));
         let until = cutoff(view.partition_time());
         let stays = |event: &EventExtent| {
             let is_young = until.is_none_or(|until| event.head.append_time > until);
@@ -146,7 +147,7 @@ impl ExpiredEvents {
         let (mut gone, mut stay) = (first.at.offset, last.at.offset.next());
         while gone.next() < stay {
             let middle = Offset(gone.0 + (stay.0 - gone.0) / 2);
-            let at = EventPosition { offset: middle, place: 0 };
+            let at = EventPosition { offset: middle, index_in_entry: 0 };
             match event(view, at, Direction::Forward)? {
                 Some(event) if !stays(&event) => gone = event.at.offset,
                 _ => stay = middle,
@@ -156,7 +157,7 @@ impl ExpiredEvents {
     }
 }
 
-const LAST: EventPosition = EventPosition { offset: Offset(u64::MAX), place: u16::MAX };
+const LAST: EventPosition = EventPosition { offset: Offset(u64::MAX), index_in_entry: u16::MAX };
 
 /// Position and head of an event.
 struct EventExtent {
@@ -183,7 +184,5 @@ fn event(
 }
 
 fn heartbeat(view: &View<'_>) -> Option<Entry> {
-    let (log_id, schema_version) = (view.log_id()?, view.schema_version());
-    let body = EntryBody::Heartbeat;
-    Some(Entry { log_id, epoch: Epoch(0), schema_version, source: None, body })
+    Some(Entry::original(view.log_id()?, view.schema_version(), EntryBody::Heartbeat))
 }

@@ -185,7 +185,8 @@ impl PartitionSelect<'_> {
         first: Offset,
         mut take: impl FnMut(Vec<SelectedEvent>) -> Result<bool>,
     ) -> Result<()> {
-        let first = EventPosition { offset: first.max(self.shard.events_from()), place: 0 };
+        let first =
+            EventPosition { offset: first.max(self.shard.events_from()), index_in_entry: 0 };
         let mut found = self.view.scan_events(first, Direction::Forward)?;
         let mut events = Vec::with_capacity(READ_AT_ONCE);
         while let Some((at, row)) = found.next()? {

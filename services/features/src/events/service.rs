@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_core::clock::Timestamp;
-use forebay_core::fit::fit;
+use forebay_core::coerce::coerce_value;
 use forebay_core::id::{FieldId, Offset, PartitionId};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::{
@@ -16,7 +16,7 @@ use forebay_core::row::Document;
 use forebay_core::schema::{ColumnIndex, Definition, Field};
 use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_replica::Read;
+use forebay_replica::ReadOptions;
 use forebay_runtime::{Owner, forwarded, is_forwarded};
 use forebay_shard::EventPosition;
 use forebay_wire::document::{fields_message, set_fields};
@@ -25,7 +25,7 @@ use forebay_wire::token::Token;
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
 use forebay_wire::v1::events_server::{Events as Served, EventsServer};
-use forebay_wire::v1::select_request;
+use forebay_wire::v1::select_events_request;
 use futures::future::try_join_all;
 use tokio::sync::Semaphore;
 use tonic::metadata::MetadataMap;
@@ -60,7 +60,7 @@ impl EventsService {
 
     /// Returns the stream, and the validated request. An unknown stream or column may be new, so
     /// the method then reads the control log to its end and tries again.
-    async fn begin(&self, request: &v1::SelectRequest) -> Result<(Stream, SelectSpec)> {
+    async fn begin(&self, request: &v1::SelectEventsRequest) -> Result<(Stream, SelectSpec)> {
         let begin = || {
             let stream = self.features.stream(&request.stream)?;
             let spec = SelectSpec::of(request, &stream.schema.definition)?;
@@ -77,9 +77,9 @@ impl EventsService {
 
     async fn answer(
         &self,
-        request: v1::SelectRequest,
+        request: v1::SelectEventsRequest,
         came_with: &MetadataMap,
-    ) -> Result<v1::SelectResponse> {
+    ) -> Result<v1::SelectEventsResponse> {
         let (stream, spec) = self.begin(&request).await?;
         // The semaphore is never closed. A forwarded request holds a permit of the process that
         // forwards it.
@@ -91,7 +91,7 @@ impl EventsService {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for partition in &spec.partitions {
-            let at = definition.written().at(*partition);
+            let at = definition.write_logs().at(*partition);
             match self.features.peers().owner(at, came_with).await? {
                 Owner::Here => ours.push(*partition),
                 Owner::Peer(peer) => theirs.push(ask(peer, spec.of_peer(&request, *partition))),
@@ -107,7 +107,7 @@ impl EventsService {
             }
         }
         let events = spec.selection.merge(events)?;
-        Ok(v1::SelectResponse {
+        Ok(v1::SelectEventsResponse {
             events: events.into_iter().map(|event| spec.message(event)).collect(),
             columns: spec.columns.iter().map(column_message).collect(),
             token: token.encode(),
@@ -121,23 +121,23 @@ fn is_of_definition(error: &Error) -> bool {
 }
 
 /// Forwards a request to another process.
-async fn ask(peer: Channel, request: v1::SelectRequest) -> Result<v1::SelectResponse> {
+async fn ask(peer: Channel, request: v1::SelectEventsRequest) -> Result<v1::SelectEventsResponse> {
     let mut peer = EventsClient::new(peer).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let answer = peer.select(forwarded(request)).await;
+    let answer = peer.select_events(forwarded(request)).await;
     answer.map(Response::into_inner).map_err(|status| error_of_status(&status))
 }
 
 /// A select's request, validated against the stream.
 struct SelectSpec {
     selection: Selection,
-    read: Read,
+    read: ReadOptions,
     partitions: BTreeSet<PartitionId>,
     /// The columns of the answer.
     columns: Vec<Field>,
 }
 
 impl SelectSpec {
-    fn of(request: &v1::SelectRequest, definition: &Definition) -> Result<Self> {
+    fn of(request: &v1::SelectEventsRequest, definition: &Definition) -> Result<Self> {
         let limit = match request.limit {
             0 => SELECT_LIMIT,
             limit if limit <= SELECT_LIMIT_MAX => limit,
@@ -154,7 +154,7 @@ impl SelectSpec {
         let order_by = order_by.map(|name| ordering_column(definition, name)).transpose()?;
         let selection = Selection {
             by: by(request, definition)?,
-            span: (request.from_us, request.to_us),
+            span: (request.start_us, request.end_us),
             columns: named.iter().map(|column| column.id).collect(),
             order_by: order_by.map(|column| column.id),
             is_descending: request.is_descending,
@@ -162,13 +162,18 @@ impl SelectSpec {
         };
         let columns = if named.is_empty() { definition.fields.clone() } else { named };
         let partitions = partitions(request, definition, &selection.by)?;
-        Ok(Self { selection, read: Read::asked(request.read.clone())?, partitions, columns })
+        Ok(Self { selection, read: ReadOptions::asked(request.read.clone())?, partitions, columns })
     }
 
     /// Returns the request for a partition of another process. The other process also returns the
     /// ordering column.
-    fn of_peer(&self, request: &v1::SelectRequest, partition: PartitionId) -> v1::SelectRequest {
-        let mut request = v1::SelectRequest { partitions: vec![partition.0], ..request.clone() };
+    fn of_peer(
+        &self,
+        request: &v1::SelectEventsRequest,
+        partition: PartitionId,
+    ) -> v1::SelectEventsRequest {
+        let mut request =
+            v1::SelectEventsRequest { partitions: vec![partition.0], ..request.clone() };
         if !request.columns.is_empty() {
             request.columns.extend(request.order_by.clone());
         }
@@ -183,7 +188,7 @@ impl SelectSpec {
             append_time_us: event.append_time.as_micros(),
             partition: event.partition.0,
             offset: event.at.offset.0,
-            place: event.at.place.into(),
+            place: event.at.index_in_entry.into(),
             columns: fields_message(&event.columns, is_answered),
         }
     }
@@ -195,12 +200,12 @@ impl TryFrom<v1::SelectedEvent> for SelectedEvent {
     fn try_from(wire: v1::SelectedEvent) -> Result<Self> {
         let mut columns = Document::new(None, None);
         set_fields(&mut columns, wire.columns)?;
-        let place = u16::try_from(wire.place);
-        let place = place
+        let index_in_entry = u16::try_from(wire.place);
+        let index_in_entry = index_in_entry
             .map_err(|_| Error::corrupt("the index in the entry of an event is out of range"))?;
         Ok(Self {
             partition: PartitionId(wire.partition),
-            at: EventPosition { offset: Offset(wire.offset), place },
+            at: EventPosition { offset: Offset(wire.offset), index_in_entry },
             time: Timestamp::from_micros(wire.time_us),
             append_time: Timestamp::from_micros(wire.append_time_us),
             key: wire.key.into(),
@@ -233,7 +238,7 @@ fn ordering_column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Fie
 }
 
 /// Returns the lookup of a request.
-fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<EventLookup> {
+fn by(request: &v1::SelectEventsRequest, definition: &Definition) -> Result<EventLookup> {
     let indexed = |name: &str| {
         let column = column(definition, name)?;
         let advice = "the column has no index; alter the stream to find events by it";
@@ -242,21 +247,21 @@ fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<EventLooku
     };
     match &request.by {
         None => Ok(EventLookup::Time),
-        Some(select_request::By::Key(key)) => {
+        Some(select_events_request::By::Key(key)) => {
             let refused = |error: Error| Error::invalid_argument(error.message());
             KeyOrder::of(definition).stored(key).map_err(refused)?;
             Ok(EventLookup::Key(key.to_vec()))
         }
-        Some(select_request::By::Equal(equal)) => {
+        Some(select_events_request::By::Equal(equal)) => {
             let (column, index) = indexed(&equal.column)?;
             let none = || {
                 Error::invalid_argument("the select names no value; name one")
                     .with_field(&column.name)
             };
-            let value = fitted(column, equal.value.as_ref().ok_or_else(none)?)?;
+            let value = coerce_to_column(column, equal.value.as_ref().ok_or_else(none)?)?;
             Ok(EventLookup::Equal(column.id, index, value))
         }
-        Some(select_request::By::Between(between)) => {
+        Some(select_events_request::By::Between(between)) => {
             let (column, index) = indexed(&between.column)?;
             if index != ColumnIndex::Range {
                 let advice = "the column has an exact index, which finds single values only; alter \
@@ -266,13 +271,14 @@ fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<EventLooku
             let bound = |value: &Option<v1::Value>| {
                 value.as_ref().map(|value| bound(column, value)).transpose()
             };
-            Ok(EventLookup::Between(column.id, bound(&between.from)?, bound(&between.to)?))
+            Ok(EventLookup::Between(column.id, bound(&between.start)?, bound(&between.end)?))
         }
     }
 }
 
-fn fitted(column: &Field, value: &v1::Value) -> Result<Value> {
-    let value = Value::try_from(value.clone()).and_then(|value| fit(value, column.field_type));
+fn coerce_to_column(column: &Field, value: &v1::Value) -> Result<Value> {
+    let value =
+        Value::try_from(value.clone()).and_then(|value| coerce_value(value, column.field_type));
     let value = value.map_err(|error| error.with_field(&column.name))?;
     if value.is_nan() {
         let error =
@@ -283,7 +289,7 @@ fn fitted(column: &Field, value: &v1::Value) -> Result<Value> {
 }
 
 fn bound(column: &Field, value: &v1::Value) -> Result<Value> {
-    let value = fitted(column, value)?;
+    let value = coerce_to_column(column, value)?;
     let bytes = match &value {
         Value::String(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
@@ -300,11 +306,11 @@ fn bound(column: &Field, value: &v1::Value) -> Result<Value> {
 
 /// Returns the requested partitions that may have matching events.
 fn partitions(
-    request: &v1::SelectRequest,
+    request: &v1::SelectEventsRequest,
     definition: &Definition,
     by: &EventLookup,
 ) -> Result<BTreeSet<PartitionId>> {
-    let count = definition.written().partitions;
+    let count = definition.write_logs().partitions;
     let mut wanted: BTreeSet<_> = request.partitions.iter().copied().map(PartitionId).collect();
     if let Some(unknown) = wanted.iter().find(|partition| partition.0 >= count.0) {
         let error = Error::invalid_argument(format!(
@@ -324,10 +330,10 @@ fn partitions(
 
 #[tonic::async_trait]
 impl Served for EventsService {
-    async fn select(
+    async fn select_events(
         &self,
-        request: Request<v1::SelectRequest>,
-    ) -> Result<Response<v1::SelectResponse>, Status> {
+        request: Request<v1::SelectEventsRequest>,
+    ) -> Result<Response<v1::SelectEventsResponse>, Status> {
         let (came_with, _, request) = request.into_parts();
         let stream = request.stream.clone();
         let answer = self.answer(request, &came_with).await;

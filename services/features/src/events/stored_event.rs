@@ -3,7 +3,7 @@
 
 use forebay_core::change::{Change, FieldOp};
 use forebay_core::clock::Timestamp;
-use forebay_core::fit::fit;
+use forebay_core::coerce::coerce_value;
 use forebay_core::layout::Layout;
 use forebay_core::row::Document;
 use forebay_core::{Error, Result};
@@ -62,7 +62,7 @@ pub(super) fn encode(head: EventHead, event: &Change, layout: &Layout) -> Result
     for change in &event.fields {
         let FieldOp::Set(value) = &change.op else { continue };
         let Some(slot) = layout.slot(change.field) else { continue };
-        let value = value.clone().map(|value| fit(value, slot.field_type)).transpose()?;
+        let value = value.clone().map(|value| coerce_value(value, slot.field_type)).transpose()?;
         columns.set(change.field, value, None);
     }
     let (row, key) = (columns.encode(layout)?, event.key.as_bytes());
@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, key_bytes in 0_u32..64) {
+        fn arbitrary_bytes_are_an_event_or_refused(bytes: Vec<u8>, key_bytes in 0_u32..64) {
             drop(StoredEvent::decode(&bytes));
             let head = [0; HEAD_BYTES - 4];
             let bytes = [&head[..], &key_bytes.to_le_bytes(), &bytes].concat();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_read_back_and_any_other_bytes_are_refused() {
+    fn stored_event_round_trips_and_other_bytes_are_refused() {
         let spec = StoreSpec::stream("orders", KeyType::String, 1);
         let spec = spec.field("n", FieldType::INT64);
         let layout = Layout::of(&spec.define(StoreId(1)).unwrap());

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn exports_are_numbered_and_each_number_is_taken_once() {
+    async fn exports_have_increasing_unique_numbers() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("file://{}", folder.path().display());
         let exports = || Exports::new(SnapshotStore::open(&url).unwrap());
@@ -197,14 +197,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, text: String) {
+        fn arbitrary_bytes_are_a_manifest_or_refused(bytes: Vec<u8>, text: String) {
             drop(Manifest::decode(&bytes, "1.json"));
             drop(Manifest::decode(text.as_bytes(), "1.json"));
         }
     }
 
     #[test]
-    fn bytes_of_no_manifest_are_refused() {
+    fn bytes_that_are_no_manifest_are_refused() {
         for bytes in [&b""[..], b"{}", b"[1]", b"\xff"] {
             assert!(Manifest::decode(bytes, "1.json").is_err());
         }

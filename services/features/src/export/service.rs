@@ -33,7 +33,7 @@ impl ExportsService {
     }
 }
 
-type ExportSender = mpsc::Sender<Result<v1::ExportProgress, Status>>;
+type ExportSender = mpsc::Sender<Result<v1::ExportEventsResponse, Status>>;
 
 async fn export(features: &Arc<Features>, stream: &str, told: &ExportSender) -> Result<()> {
     let exports = features.exports()?;
@@ -47,13 +47,13 @@ async fn export(features: &Arc<Features>, stream: &str, told: &ExportSender) -> 
         drop(told.try_send(Ok(message(done))));
     });
     let number = number.await?;
-    let ended = v1::ExportProgress { is_done: true, number, ..message(last) };
+    let ended = v1::ExportEventsResponse { is_done: true, number, ..message(last) };
     drop(told.send(Ok(ended)).await);
     Ok(())
 }
 
-fn message(done: ExportProgress) -> v1::ExportProgress {
-    v1::ExportProgress {
+fn message(done: ExportProgress) -> v1::ExportEventsResponse {
+    v1::ExportEventsResponse {
         events: done.events,
         bytes: done.bytes,
         files: done.files,
@@ -65,13 +65,13 @@ fn message(done: ExportProgress) -> v1::ExportProgress {
 
 #[tonic::async_trait]
 impl Served for ExportsService {
-    type ExportStream = ReceiverStream<Result<v1::ExportProgress, Status>>;
+    type ExportEventsStream = ReceiverStream<Result<v1::ExportEventsResponse, Status>>;
 
-    async fn export(
+    async fn export_events(
         &self,
-        request: Request<v1::ExportRequest>,
-    ) -> Result<Response<Self::ExportStream>, Status> {
-        let v1::ExportRequest { stream } = request.into_inner();
+        request: Request<v1::ExportEventsRequest>,
+    ) -> Result<Response<Self::ExportEventsStream>, Status> {
+        let v1::ExportEventsRequest { stream } = request.into_inner();
         let busy = || {
             let message =
                 "another export of the stream runs here at the moment; try again after its end";

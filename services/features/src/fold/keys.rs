@@ -12,8 +12,8 @@ const TILE: u8 = b't';
 const CHANGED: u8 = b'c';
 const MOMENT: u8 = b'm';
 
-const LIFETIME: u8 = 0;
-const HOP: u8 = 1;
+const UNBOUNDED: u8 = 0;
+const SLIDE: u8 = 1;
 /// Bytes after a group's bytes.
 const HOP_BYTES: usize = 1 + 8 + 8;
 
@@ -28,10 +28,10 @@ pub(super) fn tile_key(group: &[u8], tile: TileId) -> Key {
     key.push(TILE);
     key.extend_from_slice(group);
     match tile {
-        TileId::Lifetime => key.push(LIFETIME),
-        TileId::Hop { hop_us, start } => {
-            key.push(HOP);
-            key.extend_from_slice(&ordered_i64(hop_us));
+        TileId::Unbounded => key.push(UNBOUNDED),
+        TileId::Slide { slide_us, start } => {
+            key.push(SLIDE);
+            key.extend_from_slice(&ordered_i64(slide_us));
             key.extend_from_slice(&ordered_i64(start.as_micros()));
         }
     }
@@ -63,20 +63,20 @@ pub(super) fn group_and_more(key: &[u8]) -> Result<&[u8]> {
 /// # Errors
 /// `Corrupt` for another key.
 pub(super) fn tile_of(key: &[u8], group: &[u8]) -> Result<TileId> {
-    let hop = |bytes: &[u8]| {
-        let (hop_us, start) = bytes.split_first_chunk::<8>()?;
+    let slide = |bytes: &[u8]| {
+        let (slide_us, start) = bytes.split_first_chunk::<8>()?;
         let start = Timestamp::from_micros(number_of_ordered(start.try_into().ok()?));
-        Some(TileId::Hop { hop_us: number_of_ordered(*hop_us), start })
+        Some(TileId::Slide { slide_us: number_of_ordered(*slide_us), start })
     };
     let found = match key.strip_prefix(&[TILE]).and_then(|key| key.strip_prefix(group)) {
-        Some([LIFETIME]) => Some(TileId::Lifetime),
-        Some([HOP, bytes @ ..]) => hop(bytes),
+        Some([UNBOUNDED]) => Some(TileId::Unbounded),
+        Some([SLIDE, bytes @ ..]) => slide(bytes),
         _ => None,
     };
     found.ok_or_else(|| Error::corrupt("a row of a view does not belong to a tile"))
 }
 
-/// Returns the key of the row of a group that waits for emission.
+/// Returns the key of the row of a group that waits for materialization.
 pub(super) fn changed_key(group: &[u8]) -> Key {
     Key::from_identity_bytes(&[&[CHANGED], group].concat())
 }
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_tiles_are_read_back_and_ordered_by_their_starts() {
-        let hop = |start| TileId::Hop { hop_us: 60, start: time(start) };
-        let tiles = [TileId::Lifetime, hop(i64::MIN), hop(-60), hop(0), hop(i64::MAX)];
+    fn tile_keys_round_trip_and_sort_by_start() {
+        let slide = |start| TileId::Slide { slide_us: 60, start: time(start) };
+        let tiles = [TileId::Unbounded, slide(i64::MIN), slide(-60), slide(0), slide(i64::MAX)];
         let keys = tiles.map(|tile| tile_key(b"group", tile));
         assert!(keys.is_sorted());
         for (key, tile) in keys.iter().zip(tiles) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_lie_in_their_order() {
+    fn moment_keys_sort_by_time() {
         let keys = [i64::MIN, -9, 0, 7, i64::MAX].map(|moment| moment_key(time(moment), b"group"));
         assert!(keys.is_sorted());
         let range = moments();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_group_begins_with_the_next_one() {
+    fn range_after_a_group_starts_with_the_next_group() {
         let stored = |group: &[u8]| [&[DOCUMENTS], changed_key(group).as_bytes()].concat();
         let range = changed_behind(b"b");
         let has = |group: &[u8]| range.from <= stored(group) && stored(group) < range.to;

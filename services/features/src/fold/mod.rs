@@ -1,8 +1,8 @@
 //! Fold of a view's events into shards of tiles. A shard advances by whole entries of the view's
 //! own logs, and writes tiles and position in one step.
 
-mod emission;
 mod keys;
+mod materialization;
 mod run;
 mod view_rows;
 
@@ -20,17 +20,17 @@ use forebay_shard_replica::{EntryRun, Materializer, ShardFolder, ShardReplicas, 
 use forebay_sketch::GroupTiles;
 use tokio::sync::Notify;
 
-use self::emission::EmissionRows;
 use self::keys::{
     changed_behind, changed_group, group_and_more, tile_of, tiles_from, tiles_of, version_key,
 };
+use self::materialization::MaterializationRows;
 use self::run::RunFold;
 use self::view_rows::ViewRows;
 use crate::counts::Counters;
 use crate::dirty_groups::{DirtyGroups, GroupChange};
 use crate::plan::Plan;
 
-/// Row format of a view's shards: tiles, and emission rows.
+/// Row format of a view's shards: tiles, and materialization rows.
 pub(crate) struct ViewFold {
     plan: Plan,
     rows: ViewRows,
@@ -57,7 +57,7 @@ impl ViewShards {
         let definition = &schemas.newest().definition;
         let plan = Plan::of(definition)?;
         let fold = ViewFold { plan, rows: ViewRows::new()?, counters };
-        let (order, partitions) = (KeyOrder::of(definition), definition.written().partitions);
+        let (order, partitions) = (KeyOrder::of(definition), definition.write_logs().partitions);
         let folder = ShardFolder { directory, order, partitions };
         Ok(Self(ShardReplicas::new(fold, schemas, folder, reopen)))
     }
@@ -129,8 +129,8 @@ impl ViewShards {
         Ok(groups)
     }
 
-    /// Reads at most `at_most` groups that wait for emission from the shard's rows, after the group
-    /// `behind`.
+    /// Reads at most `at_most` groups that wait for materialization from the shard's rows, after
+    /// the group `behind`.
     ///
     /// # Errors
     /// As [`ViewShards::group`].
@@ -153,7 +153,7 @@ impl ViewShards {
 }
 
 impl Materializer for ViewFold {
-    /// The groups that wait for emission.
+    /// The groups that wait for materialization.
     type Shared = DirtyGroups;
 
     fn is_compatible(&self, shard: &Shard, schemas: &SchemaSet) -> Result<bool> {
@@ -168,9 +168,9 @@ impl Materializer for ViewFold {
         let mut fold = RunFold::new(&self.plan, &self.rows, shard.shard());
         run.entries.iter().try_for_each(|entry| fold.fold(entry))?;
         let (mut writes, mut update) = (Vec::new(), None);
-        if self.plan.view.emission.is_some() {
+        if self.plan.view.materialization.is_some() {
             let (shard, dirty) = (shard.shard(), shard.shared());
-            let mut rows = EmissionRows::new(&self.rows, shard, dirty, run.state);
+            let mut rows = MaterializationRows::new(&self.rows, shard, dirty, run.state);
             rows.pass()?;
             fold.changed().for_each(|(group, changed)| rows.change(group, changed));
             update = Some(rows.write(&mut writes)?);

@@ -52,7 +52,7 @@ impl<'f> RunFold<'f> {
     /// As the shard; `Corrupt` for an invalid tile.
     pub(super) fn fold(&mut self, entry: &BufferedEntry) -> Result<()> {
         let by = GroupChange { position: entry.position, since: entry.partition_time };
-        let mut events = entry.applied.events.iter();
+        let mut events = entry.effects.events.iter();
         events.try_for_each(|(position, event)| self.take(*position, event, by))
     }
 
@@ -60,7 +60,7 @@ impl<'f> RunFold<'f> {
         let plan = self.plan;
         let value = |column| event.set_value(column);
         let Some(name) = plan.view.group_key(&value) else {
-            self.folds.ungrouped += 1;
+            self.folds.ungrouped_dropped += 1;
             return Ok(());
         };
         let time = plan.time(&value, by.since);
@@ -74,7 +74,7 @@ impl<'f> RunFold<'f> {
         let event = Event { at: EventOrder { time, position }, inputs: &inputs };
         match self.fold_into(name, windows.tiles_of(time), &event, by)? {
             true => self.folds.note(admission),
-            false => self.folds.refused += 1,
+            false => self.folds.invalid_dropped += 1,
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! Rows of a view's shard: one for each tile of a group, which expires once no window needs it, and
-//! the emission rows. Bytes: `proto/spec/views.md`.
+//! the materialization rows. Bytes: `proto/spec/views.md`.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{Position, SchemaVersion};
@@ -36,7 +36,7 @@ impl ViewRows {
         Tile::decode(plan.aggregates(), self.0.bytes(row)?)
     }
 
-    /// Encodes the row of a group that waits for emission.
+    /// Encodes the row of a group that waits for materialization.
     ///
     /// # Errors
     /// As the codec.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_by_which_version_a_view_was_folded() {
+    fn row_records_the_version_that_folded_a_view() {
         let rows = ViewRows::new().unwrap();
         let row = rows.of_version(SchemaVersion(7)).unwrap();
         assert_eq!(rows.version(&row).unwrap(), SchemaVersion(7));

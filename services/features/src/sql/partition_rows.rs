@@ -3,14 +3,14 @@
 
 use std::ops::Bound;
 
-use forebay_core::fit::fit;
+use forebay_core::coerce::coerce_value;
 use forebay_core::id::{Offset, PartitionId};
 use forebay_core::limits::INDEX_VALUE_BYTES_MAX;
 use forebay_core::schema::ColumnIndex;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use forebay_query::{Batches, Bounds, TableScan, rows_of_peer};
-use forebay_replica::Read;
+use forebay_replica::ReadOptions;
 use forebay_runtime::forwarded;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
@@ -32,7 +32,7 @@ pub(super) fn local_rows(
 ) -> Batches {
     let table = table.clone();
     let begun = async move {
-        let shard = table.stream.read(&Read::local(), partition).await?;
+        let shard = table.stream.read(&ReadOptions::local(), partition).await?;
         let (send, received) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             let mut batch = Batch { table: &table, wanted: &wanted, events: vec![], bytes: 0 };
@@ -179,7 +179,7 @@ fn by_value(table: &StreamColumns, wanted: &TableScan) -> Option<EventLookup> {
             })),
             TableSource::Column(column) => {
                 let column = table.definition().field_by_id(column)?;
-                let value = fit(value.clone(), column.field_type).ok()?;
+                let value = coerce_value(value.clone(), column.field_type).ok()?;
                 let index = column.rules.index.filter(|_| !value.is_nan())?;
                 Some(EventLookup::Equal(column.id, index, value))
             }
@@ -199,7 +199,7 @@ fn by_range(table: &StreamColumns, wanted: &TableScan) -> Option<EventLookup> {
     let (mut from, mut to) = (None, None);
     for bounds in wanted.bounds.iter().filter(|bounds| bounds.column == place) {
         if let Bound::Included(value) | Bound::Excluded(value) = &bounds.from {
-            from = from.or_else(|| fit(value.clone(), column.field_type).ok());
+            from = from.or_else(|| coerce_value(value.clone(), column.field_type).ok());
         }
         to = to.or_else(|| behind(&bounds.to));
     }

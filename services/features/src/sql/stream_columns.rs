@@ -195,7 +195,7 @@ impl StreamColumns {
             TableSource::AppendTime => Value::Timestamp(event.append_time.as_micros()),
             TableSource::Partition => number(event.partition.0.into()),
             TableSource::Offset => number(event.at.offset.0),
-            TableSource::Place => number(event.at.place.into()),
+            TableSource::Place => number(event.at.index_in_entry.into()),
         }))
     }
 }

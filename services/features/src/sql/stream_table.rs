@@ -96,7 +96,7 @@ impl StreamTable {
     /// `InvalidArgument` for a partition or column that the stream does not have.
     pub(super) fn scan(&self, ticket: &v1::ScanTicket, came_with: &MetadataMap) -> Result<Rows> {
         let partition = PartitionId(ticket.partition);
-        if partition.0 >= self.definition().written().partitions.0 {
+        if partition.0 >= self.definition().write_logs().partitions.0 {
             let error = Error::invalid_argument("the stream has no such partition");
             return Err(error.with_partition(partition));
         }
@@ -117,14 +117,14 @@ impl Table for StreamTable {
     }
 
     fn parts(&self) -> usize {
-        self.definition().written().partitions.0 as usize
+        self.definition().write_logs().partitions.0 as usize
     }
 
     fn rows(&self, part: usize, wanted: &TableScan) -> Batches {
         let (table, wanted) = (self.clone(), wanted.clone());
         let partition = PartitionId(part as u32);
         let begun = async move {
-            let at = table.definition().written().at(partition);
+            let at = table.definition().write_logs().at(partition);
             let owner = table.features.peers().owner(at, &MetadataMap::new()).await?;
             match owner {
                 Owner::Here => Ok(local_rows(&table.columns, partition, wanted)),

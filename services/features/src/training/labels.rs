@@ -52,7 +52,7 @@ struct Naming<'p> {
 
 impl Labels {
     /// Reads all rows of these files, whose group columns have the names of the columns of
-    /// `group_by`.
+    /// `entity`.
     ///
     /// # Errors
     /// - `NotFound` for a column that a file does not have.
@@ -158,7 +158,7 @@ impl<'p> Naming<'p> {
             schema.index_of(name).map_err(missing)
         };
         let mut columns = Vec::new();
-        for column in &plan.view.group_by {
+        for column in &plan.view.entity {
             let unknown = || Error::internal("the view groups by a column that it does not have");
             let column = definition.field_by_id(*column).ok_or_else(unknown)?;
             columns.push((place(&column.name)?, column.field_type));

@@ -36,7 +36,7 @@ impl<'v> Replay<'v> {
         partition: PartitionId,
         groups: impl Iterator<Item = Vec<u8>>,
     ) -> Self {
-        let written = definition.written();
+        let written = definition.write_logs();
         let state = PartitionState::new(written.at(partition), written.partitions);
         let groups = groups.map(|group| (group, GroupTiles::default())).collect();
         let log = SourceLog::new(definition.versions.home(), state, None);

@@ -42,7 +42,7 @@ impl TrainingService {
         TrainingServer::new(self)
     }
 
-    async fn compared(&self, request: &v1::CompareRequest) -> Result<ViewComparison> {
+    async fn compared(&self, request: &v1::VerifyViewRequest) -> Result<ViewComparison> {
         let (schema, shards) = self
             .features
             .find(&request.view, |open| (Arc::clone(&open.schema), open.shards.clone()))?;
@@ -65,9 +65,13 @@ impl TrainingService {
     }
 }
 
-type TrainingSender = mpsc::Sender<Result<v1::JoinProgress, Status>>;
+type TrainingSender = mpsc::Sender<Result<v1::CreateTrainingSetResponse, Status>>;
 
-async fn join(features: &Features, request: &v1::JoinRequest, told: &TrainingSender) -> Result<()> {
+async fn join(
+    features: &Features,
+    request: &v1::CreateTrainingSetRequest,
+    told: &TrainingSender,
+) -> Result<()> {
     let schema = features.view_definition(&request.view)?;
     let definition = &schema.definition;
     let plan = Plan::of(definition)?;
@@ -77,12 +81,17 @@ async fn join(features: &Features, request: &v1::JoinRequest, told: &TrainingSen
     let join = Join { parts: features.parts(), definition, plan: &plan, to: &to };
     // A slow client misses progress messages.
     let done = join.run(&labels, |done| drop(told.try_send(Ok(message(done))))).await?;
-    drop(told.send(Ok(v1::JoinProgress { is_done: true, ..message(done) })).await);
+    drop(told.send(Ok(v1::CreateTrainingSetResponse { is_done: true, ..message(done) })).await);
     Ok(())
 }
 
-fn message(done: TrainingProgress) -> v1::JoinProgress {
-    v1::JoinProgress { rows: done.rows, files: done.files, bytes: done.bytes, is_done: false }
+fn message(done: TrainingProgress) -> v1::CreateTrainingSetResponse {
+    v1::CreateTrainingSetResponse {
+        rows: done.rows,
+        files: done.files,
+        bytes: done.bytes,
+        is_done: false,
+    }
 }
 
 /// Returns the files of this URL, which is a file or a folder of files.
@@ -110,12 +119,12 @@ impl FileStorage for LabelStore {
 
 #[tonic::async_trait]
 impl Served for TrainingService {
-    type JoinStream = ReceiverStream<Result<v1::JoinProgress, Status>>;
+    type CreateTrainingSetStream = ReceiverStream<Result<v1::CreateTrainingSetResponse, Status>>;
 
-    async fn join(
+    async fn create_training_set(
         &self,
-        request: Request<v1::JoinRequest>,
-    ) -> Result<Response<Self::JoinStream>, Status> {
+        request: Request<v1::CreateTrainingSetRequest>,
+    ) -> Result<Response<Self::CreateTrainingSetStream>, Status> {
         let request = request.into_inner();
         let busy = || Error::unavailable("another training set is being built here; try again");
         let turn = Arc::clone(&self.turn).try_acquire_owned();
@@ -137,15 +146,15 @@ impl Served for TrainingService {
         Ok(Response::new(ReceiverStream::new(progress)))
     }
 
-    async fn compare(
+    async fn verify_view(
         &self,
-        request: Request<v1::CompareRequest>,
-    ) -> Result<Response<v1::CompareResponse>, Status> {
+        request: Request<v1::VerifyViewRequest>,
+    ) -> Result<Response<v1::VerifyViewResponse>, Status> {
         let request = request.into_inner();
         let compared = self.compared(&request).await;
         let compared = compared.map_err(|error| error.with_store(&request.view));
         let ViewComparison { groups, values, differing } =
             compared.map_err(|error| status_of_error(&error))?;
-        Ok(Response::new(v1::CompareResponse { groups, values, differing }))
+        Ok(Response::new(v1::VerifyViewResponse { groups, values, differing }))
     }
 }

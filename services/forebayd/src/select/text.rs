@@ -117,7 +117,7 @@ impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         for (name, value) in HEAD.iter().zip(self.head()) {
-            map.serialize_entry(name, &Shown(&value))?;
+            map.serialize_entry(name, &JsonValue(&value))?;
         }
         map.serialize_entry("columns", &Columns(self))?;
         map.end()
@@ -133,7 +133,7 @@ impl Serialize for Columns<'_> {
         let mut map = to.serialize_map(None)?;
         for column in *columns {
             if let Some(cell) = values.cell(FieldId(column.id)) {
-                map.serialize_entry(&column.name, &cell.value.as_ref().map(Shown))?;
+                map.serialize_entry(&column.name, &cell.value.as_ref().map(JsonValue))?;
             }
         }
         map.end()
@@ -141,9 +141,9 @@ impl Serialize for Columns<'_> {
 }
 
 /// A value in JSON.
-struct Shown<'a>(&'a Value);
+struct JsonValue<'a>(&'a Value);
 
-impl Serialize for Shown<'_> {
+impl Serialize for JsonValue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         match self.0 {
             Value::Bool(value) => to.serialize_bool(*value),
@@ -160,7 +160,7 @@ impl Serialize for Shown<'_> {
                 Some(text) => to.serialize_str(&text),
                 None => to.serialize_i64(*micros),
             },
-            Value::List(_, items) => to.collect_seq(items.iter().map(Shown)),
+            Value::List(_, items) => to.collect_seq(items.iter().map(JsonValue)),
             Value::VectorF32(items) => to.collect_seq(items),
             Value::VectorF16(items) => to.collect_seq(items.iter().map(|item| item.to_f32())),
             Value::VectorI8(items) => to.collect_seq(items),
@@ -172,7 +172,7 @@ impl Serialize for Shown<'_> {
 ///
 /// # Errors
 /// Returns an error if this build cannot decode the node's answer.
-pub(super) fn json(answer: v1::SelectResponse, key_type: KeyType) -> Result<Vec<String>> {
+pub(super) fn json(answer: v1::SelectEventsResponse, key_type: KeyType) -> Result<Vec<String>> {
     let line = |event| json_text(&Line::of(event, key_type, &answer.columns)?);
     answer.events.into_iter().map(line).collect()
 }
@@ -185,7 +185,7 @@ fn json_text(value: &impl Serialize) -> Result<String> {
 ///
 /// # Errors
 /// As [`json`].
-pub(super) fn csv(answer: v1::SelectResponse, key_type: KeyType) -> Result<Vec<String>> {
+pub(super) fn csv(answer: v1::SelectEventsResponse, key_type: KeyType) -> Result<Vec<String>> {
     let names = answer.columns.iter().map(|column| column.name.as_str());
     let mut lines = vec![row(HEAD.into_iter().chain(names))?];
     for event in answer.events {
@@ -210,7 +210,7 @@ fn row<T: AsRef<[u8]>>(cells: impl IntoIterator<Item = T>) -> Result<String> {
 
 fn cell(value: Option<&Value>) -> Result<String> {
     let Some(value) = value else { return Ok(String::new()) };
-    let json = json_text(&Shown(value))?;
+    let json = json_text(&JsonValue(value))?;
     // A string is written without its JSON quotes.
     Ok(serde_json::from_str::<String>(&json).unwrap_or(json))
 }

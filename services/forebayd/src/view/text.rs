@@ -6,7 +6,8 @@ use forebay_core::id::{FieldId, StoreId};
 use forebay_core::schema::Definition;
 use forebay_core::value::Value;
 use forebay_core::view::{
-    AggregateKind, Comparison, Feature, NamedWindow, Operand, Origin, Predicate, View, Window,
+    AggregateKind, Comparison, Feature, FeatureView, NamedWindow, Operand, Origin, Predicate,
+    Window,
 };
 
 /// Returns the name of a stream or store.
@@ -20,42 +21,44 @@ pub(super) fn lines(definition: &Definition, all: &[Definition]) -> Vec<String> 
     let Some(view) = definition.view() else { return Vec::new() };
     let mut lines = vec![
         format!("view {}, version {}", definition.name, definition.version),
-        format!("stream: {}", name_of(all, view.source)),
+        format!("source: {}", name_of(all, view.source)),
     ];
     if let Some(filter) = &view.filter {
-        lines.push(format!("filter: {}", condition(filter, all, view.source)));
+        lines.push(format!("where: {}", condition(filter, all, view.source)));
     }
-    lines.extend(lookups(definition, view, all));
-    let groups: Vec<_> = view.group_by.iter().map(|id| column(Some(definition), *id)).collect();
-    lines.push(format!("group by: {}", groups.join(", ")));
-    let kept = kept(definition, view);
-    if !kept.is_empty() {
-        lines.push(format!("keep: {}", kept.join(", ")));
+    lines.extend(joins(definition, view, all));
+    let groups: Vec<_> = view.entity.iter().map(|id| column(Some(definition), *id)).collect();
+    lines.push(format!("entity: {}", groups.join(", ")));
+    let extra = extra_columns(definition, view);
+    if !extra.is_empty() {
+        lines.push(format!("extra_columns: {}", extra.join(", ")));
     }
     lines.extend(view.windows.iter().map(window));
-    lines.push(format!("lateness: {}", duration(view.lateness_us)));
-    lines.push(format!("partitions: {}", definition.written().partitions));
-    lines.extend(emission(view, all));
+    lines.push(format!("allowed_lateness: {}", duration(view.allowed_lateness_us)));
+    lines.push(format!("partitions: {}", definition.write_logs().partitions));
+    lines.extend(materialization(view, all));
     for one in &view.features {
         lines.push(format!("feature {}: {}", one.name, feature(one, definition)));
-        let alone = View { features: vec![one.clone()], ..view.clone() };
+        let alone = FeatureView { features: vec![one.clone()], ..view.clone() };
         let outputs = alone.outputs().into_iter();
         lines.extend(outputs.map(|output| format!("  {}: {}", output.name, output.field_type)));
     }
     lines
 }
 
-/// Formats the view's emission, and the values whose field has another name.
-fn emission(view: &View, all: &[Definition]) -> Vec<String> {
-    let Some(emission) = &view.emission else { return Vec::new() };
-    let store = all.iter().find(|definition| definition.store == emission.store);
-    let (name, position) = (name_of(all, emission.store), column(store, emission.position));
-    let (cadence, grace) = (duration(emission.cadence_us), duration(emission.grace_us));
+/// Formats the view's materialization, and the values whose field has another name.
+fn materialization(view: &FeatureView, all: &[Definition]) -> Vec<String> {
+    let Some(materialization) = &view.materialization else { return Vec::new() };
+    let store = all.iter().find(|definition| definition.store == materialization.store);
+    let (name, position) =
+        (name_of(all, materialization.store), column(store, materialization.position));
+    let (interval, grace) =
+        (duration(materialization.interval_us), duration(materialization.expiry_grace_us));
     let mut lines = vec![
-        format!("emit: to {name}, cadence {cadence}, grace {grace}"),
+        format!("materialize: to {name}, interval {interval}, expiry_grace {grace}"),
         format!("  position: {position}"),
     ];
-    for (output, id) in view.outputs().into_iter().zip(&emission.fields) {
+    for (output, id) in view.outputs().into_iter().zip(&materialization.fields) {
         let field = column(store, *id);
         if field != output.name {
             lines.push(format!("  {}: {field}", output.name));
@@ -69,18 +72,18 @@ fn column(of: Option<&Definition>, id: FieldId) -> String {
     found.map_or_else(|| format!("{id:?}"), |field| field.name.clone())
 }
 
-fn lookups(definition: &Definition, view: &View, all: &[Definition]) -> Vec<String> {
+fn joins(definition: &Definition, view: &FeatureView, all: &[Definition]) -> Vec<String> {
     let by_id = |id: StoreId| all.iter().find(|definition| definition.store == id);
     let mut lines = Vec::new();
-    for (number, one) in view.lookups.iter().enumerate() {
+    for (number, one) in view.joins.iter().enumerate() {
         let key = one.key.map_or("key".to_owned(), |id| column(by_id(view.source), id));
         let required = if one.is_required { ", required" } else { "" };
-        lines.push(format!("lookup: {} by {key}{required}", name_of(all, one.store)));
+        lines.push(format!("join: {} by {key}{required}", name_of(all, one.store)));
         for own in &definition.fields {
-            let Some(Origin::Lookup { lookup, field }) = view.columns.get(&own.id) else {
+            let Some(Origin::Join { join, field }) = view.columns.get(&own.id) else {
                 continue;
             };
-            if usize::from(*lookup) == number {
+            if usize::from(*join) == number {
                 let default = own.default.as_ref().map(|value| format!(", else {}", text(value)));
                 let (field, default) =
                     (column(by_id(one.store), *field), default.unwrap_or_default());
@@ -92,23 +95,23 @@ fn lookups(definition: &Definition, view: &View, all: &[Definition]) -> Vec<Stri
 }
 
 /// Returns the columns that neither groups nor features need.
-fn kept<'d>(definition: &'d Definition, view: &View) -> Vec<&'d str> {
+fn extra_columns<'d>(definition: &'d Definition, view: &FeatureView) -> Vec<&'d str> {
     let is_needed = |id: FieldId| {
         definition.event_time().is_some_and(|column| column.id == id)
-            || view.group_by.contains(&id)
+            || view.entity.contains(&id)
             || view.features.iter().any(|feature| feature.input == Some(id))
     };
-    let kept = definition.fields.iter().filter(|field| !is_needed(field.id));
-    kept.map(|field| field.name.as_str()).collect()
+    let extra = definition.fields.iter().filter(|field| !is_needed(field.id));
+    extra.map(|field| field.name.as_str()).collect()
 }
 
 fn window(one: &NamedWindow) -> String {
     let span = match one.window {
         Window::Tumbling { length_us } => format!("tumbling {}", duration(length_us)),
-        Window::Sliding { length_us, hop_us } => {
-            format!("sliding {} by {}", duration(length_us), duration(hop_us))
+        Window::Sliding { length_us, slide_us } => {
+            format!("sliding {} by {}", duration(length_us), duration(slide_us))
         }
-        Window::Lifetime => "lifetime".to_owned(),
+        Window::Unbounded => "unbounded".to_owned(),
     };
     match one.name.as_str() {
         "" => format!("window: {span}"),
@@ -125,11 +128,11 @@ fn feature(feature: &Feature, definition: &Definition) -> String {
     }
     said + &match kind {
         Kind::LastN { count } => format!(", n {count}"),
-        Kind::DistinctCount { lg_k, bounds: None } => format!(", lg_k {lg_k}"),
-        Kind::DistinctCount { lg_k, bounds: Some(bounds) } => {
-            format!(", lg_k {lg_k}, bounds {bounds}")
+        Kind::ApproxCountDistinct { lg_k, confidence_stddevs: None } => format!(", lg_k {lg_k}"),
+        Kind::ApproxCountDistinct { lg_k, confidence_stddevs: Some(stddevs) } => {
+            format!(", lg_k {lg_k}, confidence_stddevs {stddevs}")
         }
-        Kind::Quantiles { ranks, k } => format!(", ranks {ranks:?}, k {k}"),
+        Kind::ApproxQuantile { q, k } => format!(", q {q:?}, k {k}"),
         Kind::TopK { count, lg_counters } => format!(", n {count}, lg_counters {lg_counters}"),
         _ => String::new(),
     }

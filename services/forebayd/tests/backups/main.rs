@@ -4,8 +4,8 @@
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod processes;
-#[path = "../served/mod.rs"]
-mod served;
+#[path = "../served_node/mod.rs"]
+mod served_node;
 mod skew;
 #[path = "../small_disk/mod.rs"]
 mod small_disk;
@@ -26,11 +26,11 @@ use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::schema::Definition;
 use forebay_log::{ChangeLog, MemoryLog};
 use forebay_snapshot::SnapshotStore;
-use forebay_snapshot_service::{BackupParts, PointInTime, SnapshotOptions};
+use forebay_snapshot_service::{BackupParts, PointInTime, SnapshotOptions, Snapshots};
 use forebay_testkit::objects::{Decide, ObjectFault, TestObjects};
 use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
-use served::Served;
+use served_node::ServedNode;
 use small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 
 const PARTITIONS: u32 = 2;
@@ -39,21 +39,21 @@ const LONG: Duration = Duration::from_secs(60);
 const INT64: FieldType = FieldType::INT64;
 
 /// Expected documents of a store: each key's number, and its other number, once that field exists.
-type Held = BTreeMap<i64, (i64, Option<i64>)>;
+type ExpectedDocuments = BTreeMap<i64, (i64, Option<i64>)>;
 
-fn spec(log_window_us: Option<i64>) -> StoreSpec {
+fn spec(log_retention_us: Option<i64>) -> StoreSpec {
     let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", INT64);
-    spec.options = StoreOptions { log_window_us, versioned: true, ..StoreOptions::default() };
+    spec.options = StoreOptions { log_retention_us, versioned: true, ..StoreOptions::default() };
     spec
 }
 
 /// Writes a fifth of the documents, overwrites some, and deletes a few.
-async fn write(store: &Store, held: &mut Held, round: i64) -> Token {
+async fn write(store: &Store, expected: &mut ExpectedDocuments, round: i64) -> Token {
     let mut batch = store.batch();
     for key in (0..KEYS).filter(|key| key % 5 == round % 5) {
         if key % 50 == round {
             batch.add(store.delete(key)).unwrap();
-            held.remove(&key);
+            expected.remove(&key);
             continue;
         }
         let other = (store.definition().field("other").is_some()).then_some(round);
@@ -62,7 +62,7 @@ async fn write(store: &Store, held: &mut Held, round: i64) -> Token {
             write = write.set("other", other);
         }
         batch.add(write).unwrap();
-        held.insert(key, (round * KEYS + key, other));
+        expected.insert(key, (round * KEYS + key, other));
     }
     let written = batch.send().await.unwrap();
     assert!(written.results.iter().all(Result::is_ok));
@@ -70,22 +70,22 @@ async fn write(store: &Store, held: &mut Held, round: i64) -> Token {
 }
 
 /// Reads all documents of a store with a reader of its own.
-async fn read(address: &str, name: &str) -> (Held, Arc<Definition>) {
+async fn read(address: &str, name: &str) -> (ExpectedDocuments, Arc<Definition>) {
     let reader = Reader::open(address, ReaderOptions::new(name)).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
     let definition = reader.schema().definition.clone();
     let (age, other) = (definition.field("age"), definition.field("other"));
-    let mut held = Held::new();
+    let mut expected = ExpectedDocuments::new();
     for key in 0..KEYS {
-        let Some(document) = reader.get(KeyValue::Int64(key)).unwrap() else { continue };
+        let Some(document) = reader.get_document(KeyValue::Int64(key)).unwrap() else { continue };
         let number =
             |field: Option<&forebay_core::schema::Field>| match document.value(field?.id)? {
                 Value::Int64(number) => Some(*number),
                 found => panic!("{found:?}"),
             };
-        held.insert(key, (number(age).unwrap(), number(other)));
+        expected.insert(key, (number(age).unwrap(), number(other)));
     }
-    (held, Arc::new(definition))
+    (expected, Arc::new(definition))
 }
 
 struct World {
@@ -114,11 +114,12 @@ impl World {
         self.objects.decide(fault.map(decide));
     }
 
-    async fn start(&self, data: &Path) -> (Served, BackupParts) {
-        let served = Served::start_with(&self.log, data, Some(self.snapshots.clone())).await;
+    async fn start(&self, data: &Path) -> (ServedNode, BackupParts) {
+        let served = ServedNode::start_with(&self.log, data, Some(self.snapshots.clone())).await;
         let options = SnapshotOptions::new(LONG, 3).unwrap();
-        let parts = served.node.backup_parts(&served.address, options, self.backups.clone(), data);
-        (served, parts.unwrap())
+        let service = served.node.snapshot_parts(&served.address, options).unwrap();
+        let (backups, scratch) = (self.backups.clone(), data.to_owned());
+        (served, BackupParts { service, backups, scratch })
     }
 }
 
@@ -140,17 +141,42 @@ async fn trimmed(log: &Arc<dyn ChangeLog>, store: &Store) {
 
 fn quiet(_done: u32, _of: u32) {}
 
+/// Proves that a restore to a moment without a backup, such as those of this write, is refused with
+/// what to do.
+async fn assert_without_backup(parts: &BackupParts, token: &Token, time: Timestamp) {
+    for (point, words) in [
+        (PointInTime::Before(time), "take a backup now"),
+        (PointInTime::Before(Timestamp::from_micros(7)), "no backup is old enough"),
+        (PointInTime::Backup(7), "list its backups"),
+        (PointInTime::Token(token.clone()), "take a backup now"),
+    ] {
+        let error = parts.restore("users", "other", &point, quiet).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+        assert!(error.to_string().contains(words), "{point:?}: {error}");
+    }
+}
+
+/// Proves that a restored store, which has these documents, is a store like any other.
+async fn assert_is_ordinary(served: &ServedNode, name: &str, mut expected: ExpectedDocuments) {
+    let restored = served.client().await.store(name).await.unwrap();
+    write(&restored, &mut expected, 9).await;
+    assert_eq!(read(&served.address, name).await.0, expected);
+    let key = *expected.keys().find(|key| *key % 5 != 4).unwrap();
+    let first = restored.upsert(key).increment("age", 1).if_absent().send().await.unwrap();
+    assert!(matches!(first.result, WriteResult::ConditionFailed(Some(_))), "{first:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
+async fn store_is_restored_to_its_backups_and_to_any_moment_between_them() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, parts) = world.start(data.path()).await;
     let client = served.client().await;
     let mut store = client.create_store(&spec(None)).await.unwrap();
-    let mut held = Held::new();
+    let mut expected = ExpectedDocuments::new();
     // The documents after each round, with the token of the last write and a time before the next
     // round.
-    let mut past: Vec<(Held, Token, Timestamp)> = Vec::new();
+    let mut past: Vec<(ExpectedDocuments, Token, Timestamp)> = Vec::new();
     let mut taken = Vec::new();
     for round in 0..6 {
         if round == 3 {
@@ -158,9 +184,9 @@ async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
             client.alter_store("users", None, &[other]).await.unwrap();
             store = client.store("users").await.unwrap();
         }
-        let token = write(&store, &mut held, round).await;
+        let token = write(&store, &mut expected, round).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
-        past.push((held.clone(), token, SystemClock.now()));
+        past.push((expected.clone(), token, SystemClock.now()));
         tokio::time::sleep(Duration::from_millis(2)).await;
         if [0, 2, 4].contains(&round) {
             taken.push((round as usize, parts.take("users", quiet).await.unwrap()));
@@ -188,38 +214,23 @@ async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
         assert_eq!(definition.options, store.definition().options);
     }
 
-    // The restored store is a store like any other.
-    let restored = client.store("newest").await.unwrap();
-    let mut again = past[4].0.clone();
-    write(&restored, &mut again, 9).await;
-    assert_eq!(read(&served.address, "newest").await.0, again);
-    let key = *again.keys().find(|key| *key % 5 != 4).unwrap();
-    let first = restored.upsert(key).increment("age", 1).if_absent().send().await.unwrap();
-    assert!(matches!(first.result, WriteResult::ConditionFailed(Some(_))), "{first:?}");
+    assert_is_ordinary(&served, "newest", past[4].0.clone()).await;
     let error = parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
-    for (point, words) in [
-        (PointInTime::Before(past[5].2), "take a backup now"),
-        (PointInTime::Before(Timestamp::from_micros(7)), "no backup is old enough"),
-        (PointInTime::Backup(7), "list its backups"),
-        (PointInTime::Token(past[5].1.clone()), "take a backup now"),
-    ] {
-        let error = parts.restore("users", "other", &point, quiet).await.unwrap_err();
-        assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
-        assert!(error.to_string().contains(words), "{point:?}: {error}");
-    }
+    let (_, token, time) = &past[5];
+    assert_without_backup(&parts, token, *time).await;
     assert!(client.store("other").await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_node_restores_it_when_all_else_is_gone() {
+async fn another_node_restores_from_backups_alone() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (mut served, parts) = world.start(data.path()).await;
     let store = served.client().await.create_store(&spec(None)).await.unwrap();
-    let mut held = Held::new();
+    let mut expected = ExpectedDocuments::new();
     for round in 0..5 {
-        write(&store, &mut held, round).await;
+        write(&store, &mut expected, round).await;
     }
     parts.take("users", quiet).await.unwrap();
     served.end().await;
@@ -228,25 +239,25 @@ async fn another_node_restores_it_when_all_else_is_gone() {
     let (world, data) = (world.after_a_fire(), tempfile::tempdir().unwrap());
     let (mut served, parts) = world.start(data.path()).await;
     parts.restore("users", "users", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "users").await.0, held);
+    assert_eq!(read(&served.address, "users").await.0, expected);
     // Shards that lost their disk bootstrap from the store's snapshots, since the start of its logs
     // is trimmed.
     served.end().await;
     let other = tempfile::tempdir().unwrap();
     let (served, parts) = world.start(other.path()).await;
-    assert_eq!(read(&served.address, "users").await.0, held);
+    assert_eq!(read(&served.address, "users").await.0, expected);
     // The restored store has backups of its own.
     let store = served.client().await.store("users").await.unwrap();
-    write(&store, &mut held, 7).await;
+    write(&store, &mut expected, 7).await;
     parts.take("users", quiet).await.unwrap();
     parts.restore("users", "again", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "again").await.0, held);
+    assert_eq!(read(&served.address, "again").await.0, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restore_without_room_for_an_image_says_so_and_goes_on() {
+async fn restore_without_disk_space_reports_it_and_resumes() {
     let Some(disk) = SmallDisk::mount(1 << 20) else {
-        let test = "a_restore_without_room_for_an_image_says_so_and_goes_on";
+        let test = "restore_without_disk_space_reports_it_and_resumes";
         return run_again_where_mounting_is_permitted(test);
     };
     let world = World::new();
@@ -254,9 +265,9 @@ async fn a_restore_without_room_for_an_image_says_so_and_goes_on() {
     let (served, mut parts) = world.start(data.path()).await;
     parts.scratch = disk.path().to_owned();
     let store = served.client().await.create_store(&spec(None)).await.unwrap();
-    let mut held = Held::new();
+    let mut expected = ExpectedDocuments::new();
     for round in 0..5 {
-        write(&store, &mut held, round).await;
+        write(&store, &mut expected, round).await;
     }
     parts.take("users", quiet).await.unwrap();
     disk.fill(1 << 20);
@@ -265,47 +276,48 @@ async fn a_restore_without_room_for_an_image_says_so_and_goes_on() {
     assert!(error.message().contains("look at the disk"), "{error}");
     disk.free();
     parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "copy").await.0, held);
+    assert_eq!(read(&served.address, "copy").await.0, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_was_trimmed_in_between_is_a_gap() {
+async fn log_trimmed_between_backups_is_a_gap() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, parts) = world.start(data.path()).await;
     let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
-    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let maintained = served.node.snapshot_parts(&served.address, options).unwrap();
+    let _maintenance = Snapshots::maintain(maintained);
     let store = served.client().await.create_store(&spec(Some(0))).await.unwrap();
-    let mut held = Held::new();
-    write(&store, &mut held, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    write(&store, &mut expected, 0).await;
     parts.take("users", quiet).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     let between = SystemClock.now();
-    write(&store, &mut held, 1).await;
+    write(&store, &mut expected, 1).await;
     trimmed(&world.log, &store).await;
     parts.take("users", quiet).await.unwrap();
     let listed = parts.backups.backups("users").await.unwrap();
     assert!(!listed[1].follows(&listed[0]));
     let point = PointInTime::Before(between);
     let error = parts.restore("users", "old", &point, quiet).await.unwrap_err();
-    assert!(error.to_string().contains("log_window"), "{error}");
+    assert!(error.to_string().contains("log_retention"), "{error}");
     parts.restore("users", "new", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "new").await.0, held);
+    assert_eq!(read(&served.address, "new").await.0, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn backups_that_are_not_kept_go_with_all_that_they_alone_need() {
+async fn expired_backups_are_removed_with_their_unshared_chunks() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, parts) = world.start(data.path()).await;
     let store = served.client().await.create_store(&spec(None)).await.unwrap();
-    let (mut held, mut past, mut stored) = (Held::new(), Vec::new(), Vec::new());
+    let (mut expected, mut past, mut stored) = (ExpectedDocuments::new(), Vec::new(), Vec::new());
     for round in 0..8 {
-        write(&store, &mut held, round).await;
+        write(&store, &mut expected, round).await;
         let backup = parts.take("users", quiet).await.unwrap();
-        past.push((held.clone(), PointInTime::Backup(backup.name.id)));
+        past.push((expected.clone(), PointInTime::Backup(backup.name.id)));
         parts.expire(&backup, 2).await.unwrap();
-        world.objects.pass(parts.kept.options.grace + Duration::from_secs(1));
+        world.objects.pass(parts.service.options.grace + Duration::from_secs(1));
         let left = parts.backups.backups("users").await.unwrap();
         assert_eq!(left.len(), 2.min(past.len()));
         stored.push(world.objects.names().await.len());
@@ -313,31 +325,32 @@ async fn backups_that_are_not_kept_go_with_all_that_they_alone_need() {
     // The folder holds images, deltas and logs of two backups, and those that expired less than a
     // grace period ago.
     assert!(stored[7] < stored[3] + stored[0], "one backup is {} objects: {stored:?}", stored[0]);
-    for (round, (held, point)) in past.iter().enumerate() {
+    for (round, (expected, point)) in past.iter().enumerate() {
         let name = format!("round-{round}");
         let restored = parts.restore("users", &name, point, quiet).await;
         match round < 6 {
             true => assert_eq!(restored.unwrap_err().code(), ErrorCode::NotFound),
-            false => assert_eq!(read(&served.address, &name).await.0, *held),
+            false => assert_eq!(read(&served.address, &name).await.0, *expected),
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_that_a_list_misses_keeps_what_it_needs() {
+async fn backup_missed_by_a_list_retains_its_chunks() {
     for missed in 1..4 {
         let world = World::new();
         let data = tempfile::tempdir().unwrap();
         let (served, parts) = world.start(data.path()).await;
         let store = served.client().await.create_store(&spec(None)).await.unwrap();
-        let (mut held, mut past, mut taken) = (Held::new(), Vec::new(), Vec::new());
+        let (mut expected, mut past, mut taken) =
+            (ExpectedDocuments::new(), Vec::new(), Vec::new());
         for round in 0..4 {
-            write(&store, &mut held, round).await;
+            write(&store, &mut expected, round).await;
             tokio::time::sleep(Duration::from_millis(2)).await;
-            past.push((held.clone(), SystemClock.now()));
+            past.push((expected.clone(), SystemClock.now()));
             tokio::time::sleep(Duration::from_millis(2)).await;
             // These writes come after the time, so that a backed-up log reaches the time.
-            write(&store, &mut held, round + 1).await;
+            write(&store, &mut expected, round + 1).await;
             taken.push(parts.take("users", quiet).await.unwrap());
         }
         let hidden = format!("{}.backup", taken[missed].name);
@@ -346,31 +359,31 @@ async fn a_backup_that_a_list_misses_keeps_what_it_needs() {
             listed
         })));
         for _ in 0..2 {
-            world.objects.pass(parts.kept.options.grace + Duration::from_secs(1));
+            world.objects.pass(parts.service.options.grace + Duration::from_secs(1));
             parts.expire(&taken[3], 3).await.unwrap();
         }
         world.objects.edit_lists(None);
         let left = parts.backups.backups("users").await.unwrap();
         assert!(left.iter().eq(&taken[1..]), "{missed}: the oldest went, and no other");
         // A backed-up log leads to each remaining backup except the first.
-        for (round, (held, time)) in past.iter().enumerate().skip(2) {
+        for (round, (expected, time)) in past.iter().enumerate().skip(2) {
             let name = format!("before-{round}");
             parts.restore("users", &name, &PointInTime::Before(*time), quiet).await.unwrap();
-            assert_eq!(read(&served.address, &name).await.0, *held, "{missed}");
+            assert_eq!(read(&served.address, &name).await.0, *expected, "{missed}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restore_that_broke_off_is_gone_on_with_and_never_seen() {
+async fn interrupted_restore_resumes_and_is_invisible_until_complete() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, parts) = world.start(data.path()).await;
     let client = served.client().await;
     let store = client.create_store(&spec(None)).await.unwrap();
-    let mut held = Held::new();
+    let mut expected = ExpectedDocuments::new();
     for round in 0..5 {
-        write(&store, &mut held, round).await;
+        write(&store, &mut expected, round).await;
     }
     world.fail(Some(ObjectFault::Refused));
     assert!(parts.take("users", quiet).await.is_err());
@@ -390,10 +403,10 @@ async fn a_restore_that_broke_off_is_gone_on_with_and_never_seen() {
         assert_eq!(unknown.code(), ErrorCode::NotFound, "{unknown}");
     }
     let restored = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "copy").await.0, held);
+    assert_eq!(read(&served.address, "copy").await.0, expected);
     // The name is free again, and the same restore creates another store.
     client.delete_store("copy").await.unwrap();
     let again = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
     assert_ne!(again.store, restored.store);
-    assert_eq!(read(&served.address, "copy").await.0, held);
+    assert_eq!(read(&served.address, "copy").await.0, expected);
 }

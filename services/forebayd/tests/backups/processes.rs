@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::schema::{KeyType, StoreSpec};
 use forebay::{Client, ClientOptions};
 
@@ -75,7 +75,7 @@ async fn assert_is_whole(address: &str, name: &str) {
     let deadline = tokio::time::Instant::now() + crate::LONG;
     loop {
         // The store's shards bootstrap from the snapshots of the restore.
-        let found = ordered.multi_get(&Read::local(), &keys[..]).await;
+        let found = ordered.get_many(&ReadOptions::local(), &keys[..]).await;
         let whole = found.is_ok_and(|found| {
             found.iter().zip(&keys).all(|(found, key)| {
                 let found = found.as_ref().ok().and_then(Option::as_ref);
@@ -105,7 +105,7 @@ fn killed_behind(node: Daemon, arguments: &[&str], partitions: u32) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_go_on_over_kills_and_over_the_loss_of_all_but_the_backups() {
+async fn backup_and_restore_survive_kills_and_the_loss_of_all_but_the_backups() {
     let folder = tempfile::tempdir().unwrap();
     let [data, snapshots, backups] =
         ["data", "snapshots", "backups"].map(|name| folder.path().join(name));
@@ -157,7 +157,7 @@ async fn commands_go_on_over_kills_and_over_the_loss_of_all_but_the_backups() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_with_the_reason() {
+async fn invalid_backup_commands_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
     let node = Daemon::start(&["--data-dir", data], "127.0.0.1:0");

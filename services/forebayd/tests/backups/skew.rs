@@ -11,29 +11,29 @@ use forebay_snapshot_service::PointInTime;
 use forebay_testkit::objects::ObjectFault;
 use object_store::ObjectMeta;
 
-use crate::{Held, World, quiet, read, spec, write};
+use crate::{ExpectedDocuments, World, quiet, read, spec, write};
 
 const HOUR_US: i64 = 3_600_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_of_a_clock_that_was_set_back_is_the_newest_and_the_one_that_stays() {
+async fn backup_taken_by_a_clock_set_back_is_the_newest_and_remains() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, mut parts) = world.start(data.path()).await;
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
-    parts.kept.context.clock = clock.clone();
+    parts.service.context.clock = clock.clone();
     let store = served.client().await.create_store(&spec(None)).await.unwrap();
-    let (mut held, mut past) = (Held::new(), Vec::new());
+    let (mut expected, mut past) = (ExpectedDocuments::new(), Vec::new());
     for (round, hours) in (0..).zip([0, -48, 24, -1, 400, -900]) {
         clock.advance_micros(hours * HOUR_US);
-        let token = write(&store, &mut held, round).await;
+        let token = write(&store, &mut expected, round).await;
         let backup = parts.take("users", quiet).await.unwrap();
-        past.push((backup, token, held.clone()));
+        past.push((backup, token, expected.clone()));
         let listed = parts.backups.backups("users").await.unwrap();
         assert!(listed.iter().eq(past.iter().map(|(backup, ..)| backup)), "in their order");
         assert!(listed.windows(2).all(|pair| pair[1].follows(&pair[0])));
     }
-    for (number, (backup, token, held)) in past.iter().enumerate() {
+    for (number, (backup, token, expected)) in past.iter().enumerate() {
         let name = format!("token-{number}");
         // A heartbeat may come between the first token and its backup, and no backed-up log reaches
         // the time before.
@@ -42,28 +42,28 @@ async fn a_backup_of_a_clock_that_was_set_back_is_the_newest_and_the_one_that_st
             _ => PointInTime::Token(token.clone()),
         };
         parts.restore("users", &name, &point, quiet).await.unwrap();
-        assert_eq!(read(&served.address, &name).await.0, *held, "{name}");
+        assert_eq!(read(&served.address, &name).await.0, *expected, "{name}");
     }
-    let (last, _, held) = past.last().unwrap();
+    let (last, _, expected) = past.last().unwrap();
     parts.expire(last, 1).await.unwrap();
     let listed = parts.backups.backups("users").await.unwrap();
     assert_eq!(listed, std::slice::from_ref(last));
     parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "newest").await.0, *held);
+    assert_eq!(read(&served.address, "newest").await.0, *expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_that_cannot_be_read_for_now_keeps_all_that_it_needs() {
+async fn unreadable_backup_retains_its_chunks() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, parts) = world.start(data.path()).await;
     let store = served.client().await.create_store(&spec(None)).await.unwrap();
-    let (mut held, mut past) = (Held::new(), Vec::new());
+    let (mut expected, mut past) = (ExpectedDocuments::new(), Vec::new());
     for round in 0..3 {
-        write(&store, &mut held, round).await;
-        past.push((parts.take("users", quiet).await.unwrap(), held.clone()));
+        write(&store, &mut expected, round).await;
+        past.push((parts.take("users", quiet).await.unwrap(), expected.clone()));
     }
-    world.objects.pass(2 * parts.kept.options.grace);
+    world.objects.pass(2 * parts.service.options.grace);
     let newest = &past[2].0;
     for (number, fault) in
         [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused].into_iter().enumerate()
@@ -81,35 +81,35 @@ async fn a_backup_that_cannot_be_read_for_now_keeps_all_that_it_needs() {
         parts.expire(newest, 1).await.unwrap_err();
         world.objects.decide(None);
         parts.restore("users", &name, &PointInTime::Newest, quiet).await.unwrap();
-        assert_eq!(read(&served.address, &name).await.0, held);
+        assert_eq!(read(&served.address, &name).await.0, expected);
     }
     parts.expire(newest, 2).await.unwrap();
-    for (backup, held) in &past[1..] {
+    for (backup, expected) in &past[1..] {
         let (name, point) = (format!("{}", backup.name), PointInTime::Backup(backup.name.id));
         parts.restore("users", &name, &point, quiet).await.unwrap();
-        assert_eq!(read(&served.address, &name).await.0, *held);
+        assert_eq!(read(&served.address, &name).await.0, *expected);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_of_backups_that_is_wrong_takes_none_away_that_is_to_stay() {
+async fn wrong_list_of_backups_removes_no_retained_backup() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, parts) = world.start(data.path()).await;
     let store = served.client().await.create_store(&spec(None)).await.unwrap();
-    let (mut held, mut past) = (Held::new(), Vec::new());
+    let (mut expected, mut past) = (ExpectedDocuments::new(), Vec::new());
     for round in 0..4 {
-        write(&store, &mut held, round).await;
-        let between = (write(&store, &mut held, round + 5).await, held.clone());
-        write(&store, &mut held, round + 1).await;
-        past.push((parts.take("users", quiet).await.unwrap(), held.clone(), between));
+        write(&store, &mut expected, round).await;
+        let between = (write(&store, &mut expected, round + 5).await, expected.clone());
+        write(&store, &mut expected, round + 1).await;
+        past.push((parts.take("users", quiet).await.unwrap(), expected.clone(), between));
     }
     let path_of = |number: usize| format!("{}.backup", past[number].0.name);
     let (newest, last, middle) = (&past[3].0, path_of(3), path_of(2));
     // A backup's snapshots expire once no backup names them, and their data is removed a grace
     // period later.
     let expire = async |keep| {
-        world.objects.pass(parts.kept.options.grace + Duration::from_secs(1));
+        world.objects.pass(parts.service.options.grace + Duration::from_secs(1));
         parts.expire(newest, keep).await.unwrap();
     };
     world.objects.edit_lists(Some(Arc::new(move |mut listed: Vec<_>| {
@@ -130,13 +130,13 @@ async fn a_list_of_backups_that_is_wrong_takes_none_away_that_is_to_stay() {
         world.objects.edit_lists(None);
         expire(3).await;
     }
-    for (number, (backup, held, _)) in past.iter().enumerate().skip(1) {
+    for (number, (backup, expected, _)) in past.iter().enumerate().skip(1) {
         let (name, point) = (format!("backup-{number}"), PointInTime::Backup(backup.name.id));
         parts.restore("users", &name, &point, quiet).await.unwrap();
-        assert_eq!(read(&served.address, &name).await.0, *held);
+        assert_eq!(read(&served.address, &name).await.0, *expected);
     }
-    let (token, held) = &past[3].2;
+    let (token, expected) = &past[3].2;
     let point = PointInTime::Token(token.clone());
     parts.restore("users", "between", &point, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "between").await.0, *held, "by the newest one's log");
+    assert_eq!(read(&served.address, "between").await.0, *expected, "by the newest one's log");
 }

@@ -11,7 +11,7 @@ use forebay_replicator_service::CopyOptions;
 use forebay_shard::{ExportRows, PartBlock, PartSource};
 use forebay_wire::shard_copy::RowsBlock;
 
-use crate::served::Served;
+use crate::served_node::ServedNode;
 use crate::small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 use crate::{copy, digests, directory, fill, freeze, is_applied, spec, target};
 
@@ -28,16 +28,16 @@ fn assert_full(error: &Error) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_to_a_full_disk_is_refused_typed_and_goes_on_when_there_is_room() {
+async fn copy_to_a_full_disk_is_refused_and_resumes_once_space_returns() {
     for are_files_moved in [false, true] {
         let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
             let test = "full_disk::\
-                a_copy_to_a_full_disk_is_refused_typed_and_goes_on_when_there_is_room";
+                copy_to_a_full_disk_is_refused_and_resumes_once_space_returns";
             return run_again_where_mounting_is_permitted(test);
         };
         let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
         let from = tempfile::tempdir().unwrap();
-        let mut source = Served::start(&log, from.path()).await;
+        let mut source = ServedNode::start(&log, from.path()).await;
         let store = source.client().await.create_store(&spec()).await.unwrap();
         is_applied(&store, fill(&store, 0..DOCUMENTS).await).await;
         disk.fill(FILLER_BYTES);
@@ -78,14 +78,14 @@ impl PartSource for Rows<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_come_to_a_disk_that_is_full_then_becomes_a_shard_later() {
+async fn finished_copy_on_a_full_disk_becomes_a_shard_later() {
     let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
-        let test = "full_disk::what_has_come_to_a_disk_that_is_full_then_becomes_a_shard_later";
+        let test = "full_disk::finished_copy_on_a_full_disk_becomes_a_shard_later";
         return run_again_where_mounting_is_permitted(test);
     };
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let from = tempfile::tempdir().unwrap();
-    let mut source = Served::start(&log, from.path()).await;
+    let mut source = ServedNode::start(&log, from.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
     is_applied(&store, fill(&store, 0..1_000).await).await;
     source.end().await;

@@ -7,8 +7,8 @@ mod full_disk;
 mod kills;
 mod memory;
 mod process;
-#[path = "../served/mod.rs"]
-mod served;
+#[path = "../served_node/mod.rs"]
+mod served_node;
 #[path = "../small_disk/mod.rs"]
 mod small_disk;
 
@@ -24,7 +24,7 @@ use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
 use forebay_core::key_order::{DOCUMENTS, KeyOrder};
-use forebay_core::limits::COPY_STREAMS_MAX;
+use forebay_core::limits::COPY_PARALLELISM_MAX;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::schema::Definition;
 use forebay_log::{ChangeLog, MemoryLog};
@@ -35,7 +35,7 @@ use forebay_wire::shard_copy::{RowsBlock, block_rows};
 use forebay_wire::status::error_of_status;
 use forebay_wire::v1;
 use forebay_wire::v1::shard_copies_client::ShardCopiesClient;
-use served::{Served, is_caught_up};
+use served_node::{ServedNode, is_caught_up};
 use tokio::sync::watch;
 
 const VALUE_BYTES: usize = 1_000;
@@ -69,7 +69,7 @@ async fn fill_with(store: &Store, keys: std::ops::Range<i64>, value_bytes: usize
 
 /// Waits until the node's shard has applied a token's writes.
 async fn is_applied(store: &Store, token: Token) {
-    let read = forebay::reads::Read::after_token(token, LONG);
+    let read = forebay::reads::ReadOptions::after(token, LONG);
     store.ordered().unwrap().get(&read, 0_i64).await.unwrap();
 }
 
@@ -136,11 +136,11 @@ fn digests(data: &Path, definition: &Definition) -> (RowsDigest, RowsDigest) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_is_followed_from_its_position_on() {
+async fn copied_shard_follows_the_log_from_its_position() {
     for are_files_moved in [false, true] {
         let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut source = Served::start(&log, from.path()).await;
+        let mut source = ServedNode::start(&log, from.path()).await;
         let store = source.client().await.create_store(&spec()).await.unwrap();
         let id = store.definition().store;
         is_applied(&store, fill(&store, 0..5_000).await).await;
@@ -158,14 +158,14 @@ async fn a_copy_is_followed_from_its_position_on() {
         is_applied(&store, fill(&store, 5_000..6_000).await).await;
         source.end().await;
         drop(source);
-        let mut other = Served::start(&log, to.path()).await;
+        let mut other = ServedNode::start(&log, to.path()).await;
         let followed = other.replica(id, is_caught_up).await;
-        let applied = followed.partitions[0].counts.applied;
+        let applied = followed.partitions[0].counts.records_applied;
         let tail = followed.partitions[0].offset_applied.0 - told.partitions[0].offset_applied.0;
         assert!(applied <= tail, "{applied} entries were applied, where {tail} are behind it");
         let found = other.client().await.store("blobs").await.unwrap().ordered().unwrap();
         let keys: Vec<i64> = (0..6_000).step_by(250).collect();
-        let found = found.multi_get(&forebay::reads::Read::local(), &keys[..]).await.unwrap();
+        let found = found.get_many(&forebay::reads::ReadOptions::local(), &keys[..]).await.unwrap();
         assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))), "{found:?}");
         other.end().await;
         drop(other);
@@ -177,10 +177,10 @@ async fn a_copy_is_followed_from_its_position_on() {
 
 /// Proves that a document larger than the message limit of any other service is copied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_of_many_mib_is_copied() {
+async fn row_of_many_mib_is_copied() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let from = tempfile::tempdir().unwrap();
-    let mut source = Served::start(&log, from.path()).await;
+    let mut source = ServedNode::start(&log, from.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
     let mut dice = SeededRng::new(9);
     for name in ["blob", "other"] {
@@ -204,10 +204,10 @@ async fn a_row_of_many_mib_is_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_targets_copy_at_once_and_a_bound_holds() {
+async fn several_targets_copy_concurrently_up_to_a_limit() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let from = tempfile::tempdir().unwrap();
-    let mut source = Served::start(&log, from.path()).await;
+    let mut source = ServedNode::start(&log, from.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
     is_applied(&store, fill(&store, 0..8_000).await).await;
     let places: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
@@ -231,12 +231,12 @@ async fn several_targets_copy_at_once_and_a_bound_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_kill_left_half_frozen_goes() {
+async fn half_frozen_shard_of_a_killed_node_is_removed() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let data = tempfile::tempdir().unwrap();
     let torn = data.path().join("shards/copies/00000000000000ab.begun");
     std::fs::create_dir_all(torn.join("shard")).unwrap();
-    let _served = Served::start(&log, data.path()).await;
+    let _served = ServedNode::start(&log, data.path()).await;
     let gone = async {
         while torn.exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -246,10 +246,10 @@ async fn what_a_kill_left_half_frozen_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_copied_is_said() {
+async fn impossible_copy_reports_its_cause() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let source = Served::start(&log, from.path()).await;
+    let source = ServedNode::start(&log, from.path()).await;
     let patience = Duration::from_secs(1);
     let target = target(to.path(), CopyOptions { patience, ..CopyOptions::default() });
     let error = copy(&target, &source.address).await.unwrap_err();
@@ -263,24 +263,24 @@ async fn what_cannot_be_copied_is_said() {
     assert_eq!(nowhere.code(), ErrorCode::InvalidArgument, "{nowhere}");
     let nobody = copy(&target, "127.0.0.1:1").await.unwrap_err();
     assert_eq!(nobody.code(), ErrorCode::Unavailable, "{nobody}");
-    let options = CopyOptions { streams: COPY_STREAMS_MAX + 1, ..CopyOptions::default() };
+    let options = CopyOptions { parallelism: COPY_PARALLELISM_MAX + 1, ..CopyOptions::default() };
     let many = copy(&CopyTarget { options, ..target }, &source.address).await.unwrap_err();
     assert_eq!(many.code(), ErrorCode::LimitExceeded, "{many}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mode_that_nobody_knows_is_refused() {
+async fn unknown_copy_mode_is_refused() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let from = tempfile::tempdir().unwrap();
-    let source = Served::start(&log, from.path()).await;
+    let source = ServedNode::start(&log, from.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
     source.replica(store.definition().store, is_caught_up).await;
     let address = format!("http://{}", source.address);
     let mut client = ShardCopiesClient::connect(address).await.unwrap();
     let asked = |mode| v1::BeginCopyRequest { store: "blobs".into(), mode, ..Default::default() };
-    let refused = client.begin(asked(77)).await.unwrap_err();
+    let refused = client.begin_copy(asked(77)).await.unwrap_err();
     assert_eq!(error_of_status(&refused).code(), ErrorCode::Unsupported, "{refused}");
     // A client that does not know modes requests rows.
-    let plan = client.begin(asked(0)).await.unwrap().into_inner();
+    let plan = client.begin_copy(asked(0)).await.unwrap().into_inner().plan.unwrap();
     assert!(plan.files.is_empty() && !plan.ranges.is_empty(), "{plan:?}");
 }

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use forebay::{Client, ClientOptions, Store};
 
-use crate::process::{Copying, start};
+use crate::process::{CopyProcess, start};
 use crate::{fill_with, is_applied, spec};
 
-/// The bounds in the README of the replicator, in MiB: for the process, and for each stream.
+/// The bounds in the README of the replicator, in MiB: for the process, and for each parallel read.
 const PROCESS_MIB: u64 = 32;
-const STREAM_MIB: u64 = 16;
-/// Number of rows of more than a MiB that each stream may hold in addition.
+const PARALLEL_READ_MIB: u64 = 16;
+/// Number of rows of more than a MiB that each read may hold in addition.
 const LARGE_ROWS: u64 = 6;
 /// Number and size of the documents: 150 MB each time.
 const SHARDS: [(&str, i64, usize); 3] =
     [("blobs", 150_000, 1_000), ("large", 144, 1 << 20), ("huge", 10, 15 << 20)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_takes_as_much_memory_as_is_said() {
+async fn copy_stays_within_its_stated_memory() {
     let from = tempfile::tempdir().unwrap();
     let source = start(from.path(), "127.0.0.1:0");
     let client = Client::connect(&source.address, ClientOptions::default()).await.unwrap();
@@ -29,20 +29,20 @@ async fn a_copy_takes_as_much_memory_as_is_said() {
         let large_mib = if value_bytes > 1 << 20 { value_bytes as u64 >> 20 } else { 0 };
         for mode in [&[][..], &["--files"]] {
             let rows_mib = if mode.is_empty() { LARGE_ROWS * large_mib } else { 0 };
-            let most_mib = PROCESS_MIB + 2 * (STREAM_MIB + rows_mib);
+            let most_mib = PROCESS_MIB + 2 * (PARALLEL_READ_MIB + rows_mib);
             let to = tempfile::tempdir().unwrap();
-            let more = [&["--streams", "2"], mode].concat();
-            let copying = Copying::start(&source.address, name, to.path(), &more);
+            let more = [&["--parallelism", "2"], mode].concat();
+            let process = CopyProcess::start(&source.address, name, to.path(), &more);
             // A development build loads a RocksDB library, whose pages count in the peak.
             let (mut peak_kib, mut library_kib) = (0, 0);
-            while let Some(kib) = copying.peak_kib() {
+            while let Some(kib) = process.peak_kib() {
                 if kib > peak_kib {
                     peak_kib = kib;
-                    library_kib = copying.library_kib().max(library_kib);
+                    library_kib = process.library_kib().max(library_kib);
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let (_, bytes, _) = copying.ended();
+            let (_, bytes, _) = process.ended();
             assert!(bytes > 150_000_000, "{bytes} bytes");
             let (peak_mib, library_mib) = (peak_kib / 1_024, library_kib / 1_024);
             println!(

@@ -1,4 +1,4 @@
-//! `forebayd copy` as a process, and its progress.
+//! `forebayd shard copy` as a process, and its progress.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ pub fn start(data: &Path, listen: &str) -> Daemon {
     Daemon::start(&["--data-dir", data, "--durability", "buffered"], listen)
 }
 
-/// A running `forebayd copy`; killed when the test ends.
-pub struct Copying(Child);
+/// A running `forebayd shard copy`; killed when the test ends.
+pub struct CopyProcess(Child);
 
-impl Copying {
+impl CopyProcess {
     /// Starts to copy the only partition of a store, with additional arguments.
     pub fn start(from: &str, store: &str, data: &Path, more: &[&str]) -> Self {
         let command = [
-            &["copy", "--from", from, "--store", store, "--partition", "0"][..],
+            &["shard", "copy", "--from", from, "--store", store, "--partition", "0"][..],
             &["--data-dir", data.to_str().unwrap()],
             more,
         ];
@@ -80,7 +80,7 @@ fn kib(text: &str) -> Option<u64> {
     text.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-impl Drop for Copying {
+impl Drop for CopyProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

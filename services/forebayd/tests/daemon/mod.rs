@@ -113,7 +113,7 @@ pub fn counts() -> StoreSpec {
 /// Returns the counter under a key, as the reader holds it.
 pub fn count_of(reader: &Reader, key: i64) -> Option<i64> {
     let field = reader.schema().definition.field("count").unwrap().id;
-    let document = reader.get(KeyValue::Int64(key)).unwrap()?;
+    let document = reader.get_document(KeyValue::Int64(key)).unwrap()?;
     match document.value(field) {
         Some(Value::Int64(count)) => Some(*count),
         other => panic!("key {key} holds {other:?}"),
@@ -144,7 +144,7 @@ async fn increment(
 /// Kills and restarts forebayd under clients that increment. Proves that both a reader that lived
 /// through the kills and a fresh one finally hold exactly the acknowledged increments. `start`
 /// starts a process on an address, always on the same log.
-pub async fn nothing_is_lost_or_doubled_over_kills(start: impl Fn(&str) -> Daemon) {
+pub async fn kills_neither_lose_nor_repeat_writes(start: impl Fn(&str) -> Daemon) {
     let mut daemon = start("127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
     client.create_store(&counts()).await.unwrap();

@@ -3,11 +3,11 @@
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
+mod event_queries;
+mod event_retention;
+mod event_selects;
 mod model;
-mod queried;
-mod refused;
-mod retained;
-mod selected;
+mod select_refusals;
 
 use std::path::Path;
 use std::time::Duration;
@@ -76,13 +76,16 @@ fn orders() -> StoreSpec {
 }
 
 /// Selects events at a node.
-async fn select(address: &str, ask: &v1::SelectRequest) -> Result<v1::SelectResponse, Status> {
+async fn select(
+    address: &str,
+    ask: &v1::SelectEventsRequest,
+) -> Result<v1::SelectEventsResponse, Status> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let channel: Channel = endpoint.connect_lazy();
     let mut events = EventsClient::new(channel).max_decoding_message_size(32 << 20);
     let wait = async {
         loop {
-            let answer = events.select(ask.clone()).await;
+            let answer = events.select_events(ask.clone()).await;
             match answer {
                 // The stream has just been opened, or is about to be.
                 Err(status) if status.code() == tonic::Code::Unavailable => {
@@ -95,8 +98,8 @@ async fn select(address: &str, ask: &v1::SelectRequest) -> Result<v1::SelectResp
     tokio::time::timeout(LONG, wait).await.expect("the events stay unavailable")
 }
 
-fn all_of(stream: &str) -> v1::SelectRequest {
-    v1::SelectRequest { stream: stream.to_owned(), limit: 10_000, ..Default::default() }
+fn all_of(stream: &str) -> v1::SelectEventsRequest {
+    v1::SelectEventsRequest { stream: stream.to_owned(), limit: 10_000, ..Default::default() }
 }
 
 fn after(token: &Token) -> Option<v1::ReadOptions> {

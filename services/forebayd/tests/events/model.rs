@@ -6,7 +6,7 @@ use forebay::schema::Value;
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_core::value::compare;
 use forebay_wire::v1;
-use forebay_wire::v1::select_request::{Between, By, Equal};
+use forebay_wire::v1::select_events_request::{Between, By, Equal};
 
 pub const USERS: u64 = 20;
 pub const CITIES: u64 = 7;
@@ -50,14 +50,14 @@ pub fn some_orders(seed: u64, first: i64, count: i64, about: i64) -> Vec<Order> 
 
 /// A select, and its model.
 pub struct Case {
-    pub ask: v1::SelectRequest,
-    by: Found,
+    pub ask: v1::SelectEventsRequest,
+    by: ModelLookup,
     order_by: Option<&'static str>,
 }
 
 /// Lookup of the select's events.
 #[derive(Clone, Debug)]
-enum Found {
+enum ModelLookup {
     All,
     User(String),
     Is(&'static str, Value),
@@ -69,12 +69,12 @@ impl Case {
     pub fn random(entropy: &dyn Entropy, about: i64, notes_are_found: bool) -> Self {
         let kinds = if notes_are_found { 6 } else { 5 };
         let by = match below(entropy, kinds) {
-            0 => Found::All,
-            1 => Found::User(format!("user-{}", below(entropy, USERS + 1))),
-            2 => Found::Is("city", format!("city-{}", below(entropy, CITIES + 1)).into()),
+            0 => ModelLookup::All,
+            1 => ModelLookup::User(format!("user-{}", below(entropy, USERS + 1))),
+            2 => ModelLookup::Is("city", format!("city-{}", below(entropy, CITIES + 1)).into()),
             3 => price(entropy),
-            4 => Found::Lies("weight", weight(entropy), weight(entropy)),
-            _ => Found::Is("note", format!("note-{}", below(entropy, 6)).into()),
+            4 => ModelLookup::Lies("weight", weight(entropy), weight(entropy)),
+            _ => ModelLookup::Is("note", format!("note-{}", below(entropy, 6)).into()),
         };
         let time = || {
             let is_bound = below(entropy, 3) > 0;
@@ -82,11 +82,11 @@ impl Case {
         };
         let columns = ["price", "weight", "city", "n"];
         let order_by = columns.get(below(entropy, 8) as usize).copied();
-        let ask = v1::SelectRequest {
+        let ask = v1::SelectEventsRequest {
             stream: "orders".to_owned(),
             by: by.message(),
-            from_us: time(),
-            to_us: time(),
+            start_us: time(),
+            end_us: time(),
             columns: if below(entropy, 2) == 0 { vec!["n".to_owned()] } else { Vec::new() },
             order_by: order_by.map(str::to_owned),
             is_descending: below(entropy, 2) == 0,
@@ -108,8 +108,8 @@ impl Case {
     /// Returns all matching orders.
     pub fn all<'o>(&self, orders: &'o [Order]) -> Vec<&'o Order> {
         let is_in = |order: &&Order| {
-            self.ask.from_us.is_none_or(|from| from <= order.time)
-                && self.ask.to_us.is_none_or(|to| order.time < to)
+            self.ask.start_us.is_none_or(|start| start <= order.time)
+                && self.ask.end_us.is_none_or(|end| order.time < end)
                 && self.by.has(order)
         };
         orders.iter().filter(is_in).collect()
@@ -119,8 +119,8 @@ impl Case {
     pub fn sql(&self, table: &str) -> String {
         let time = |micros: i64| format!("arrow_cast({micros}, 'Timestamp(µs, \"UTC\")')");
         let mut is_in = self.by.sql();
-        is_in.extend(self.ask.from_us.map(|from| format!("_time >= {}", time(from))));
-        is_in.extend(self.ask.to_us.map(|to| format!("_time < {}", time(to))));
+        is_in.extend(self.ask.start_us.map(|start| format!("_time >= {}", time(start))));
+        is_in.extend(self.ask.end_us.map(|end| format!("_time < {}", time(end))));
         let is_in = if is_in.is_empty() { "true".to_owned() } else { is_in.join(" AND ") };
         format!("SELECT n FROM {table} WHERE {is_in}")
     }
@@ -139,12 +139,12 @@ impl Case {
     }
 }
 
-fn price(entropy: &dyn Entropy) -> Found {
+fn price(entropy: &dyn Entropy) -> ModelLookup {
     let price = || Value::Int64(below(entropy, 110) as i64 - 55);
     match below(entropy, 3) {
-        0 => Found::Is("price", price()),
-        1 => Found::Lies("price", None, Some(price())),
-        _ => Found::Lies("price", Some(price()), Some(price())),
+        0 => ModelLookup::Is("price", price()),
+        1 => ModelLookup::Lies("price", None, Some(price())),
+        _ => ModelLookup::Lies("price", Some(price()), Some(price())),
     }
 }
 
@@ -153,7 +153,7 @@ fn weight(entropy: &dyn Entropy) -> Option<Value> {
     is_bound.then(|| Value::Float64(below(entropy, 220) as f64 / 8.0 - 13.0))
 }
 
-impl Found {
+impl ModelLookup {
     fn message(&self) -> Option<By> {
         let column = |name: &str| name.to_owned();
         Some(match self {
@@ -162,10 +162,10 @@ impl Found {
             Self::Is(name, value) => {
                 By::Equal(Equal { column: column(name), value: Some(value.into()) })
             }
-            Self::Lies(name, from, to) => By::Between(Between {
+            Self::Lies(name, start, end) => By::Between(Between {
                 column: column(name),
-                from: from.as_ref().map(Into::into),
-                to: to.as_ref().map(Into::into),
+                start: start.as_ref().map(Into::into),
+                end: end.as_ref().map(Into::into),
             }),
         })
     }

@@ -6,7 +6,7 @@ use forebay::schema::{Alteration, FieldSpec, FieldType, KeyType, StoreOptions, S
 use forebay::writes::Token;
 use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::id::{ClientId, Epoch, FieldId, LogId, Offset, SchemaVersion, Sequence};
+use forebay_core::id::{ClientId, FieldId, LogId, Offset, SchemaVersion, Sequence};
 use forebay_core::key::Key;
 use forebay_core::limits::{
     KEY_BYTES_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, REQUEST_CHANGES_MAX, VALUE_BYTES_MAX,
@@ -54,25 +54,25 @@ impl World {
     }
 
     async fn end(&self) -> u64 {
-        let request = v1::BoundsRequest { store_id: self.store_id, partition: 0 };
-        self.stream.clone().bounds(request).await.unwrap().into_inner().end_offset
+        let request = v1::GetLogBoundsRequest { store_id: self.store_id, partition: 0 };
+        self.stream.clone().get_log_bounds(request).await.unwrap().into_inner().end_offset
     }
 
-    fn request(&self, changes: Vec<Change>) -> v1::WriteRequest {
+    fn request(&self, changes: Vec<Change>) -> v1::WriteChangesRequest {
         let batch = ClientBatch { client: ClientId(9), changes };
-        v1::WriteRequest {
+        v1::WriteChangesRequest {
             store_id: self.store_id,
             schema_version: 1,
             batch: Some((&batch).into()),
             partitions: Vec::new(),
             outcome_wait_ms: 0,
-            moves: 0,
+            repartition_count: 0,
         }
     }
 
     /// Returns the error code of a refused write; fails if the write is accepted.
-    async fn refusal(&self, request: v1::WriteRequest) -> ErrorCode {
-        let refused = self.writer.clone().write(request).await;
+    async fn refusal(&self, request: v1::WriteChangesRequest) -> ErrorCode {
+        let refused = self.writer.clone().write_changes(request).await;
         error_of_status(&refused.expect_err("the write was taken")).code()
     }
 }
@@ -94,13 +94,16 @@ fn good(sequence: u64) -> Change {
 }
 
 /// Edits the wire form of the request's first change.
-fn edited(mut request: v1::WriteRequest, edit: impl FnOnce(&mut v1::Change)) -> v1::WriteRequest {
+fn edited(
+    mut request: v1::WriteChangesRequest,
+    edit: impl FnOnce(&mut v1::Change),
+) -> v1::WriteChangesRequest {
     edit(&mut request.batch.as_mut().unwrap().changes[0]);
     request
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_writes_are_refused_typed_and_nothing_is_appended() {
+async fn bad_writes_are_refused_and_nothing_is_appended() {
     use ErrorCode::{InvalidArgument, LimitExceeded, NotFound, UpgradeNeeded};
     let world = World::start().await;
     let one = |change| world.request(vec![change]);
@@ -113,15 +116,19 @@ async fn bad_writes_are_refused_typed_and_nothing_is_appended() {
         ("wrong type", one(upsert(1, b"a", COUNT, Value::Bool(true))), InvalidArgument),
         ("unknown field", one(upsert(1, b"a", FieldId(99), Value::Int64(1))), InvalidArgument),
         ("field 0", one(upsert(1, b"a", FieldId(0), Value::Int64(1))), InvalidArgument),
-        ("unknown store", v1::WriteRequest { store_id: 7, ..request.clone() }, NotFound),
-        ("the control log", v1::WriteRequest { store_id: 0, ..request.clone() }, NotFound),
+        ("unknown store", v1::WriteChangesRequest { store_id: 7, ..request.clone() }, NotFound),
+        ("the control log", v1::WriteChangesRequest { store_id: 0, ..request.clone() }, NotFound),
         (
             "future version",
-            v1::WriteRequest { schema_version: 9, ..request.clone() },
+            v1::WriteChangesRequest { schema_version: 9, ..request.clone() },
             InvalidArgument,
         ),
-        ("version 0", v1::WriteRequest { schema_version: 0, ..request.clone() }, InvalidArgument),
-        ("no batch", v1::WriteRequest { batch: None, ..request.clone() }, InvalidArgument),
+        (
+            "version 0",
+            v1::WriteChangesRequest { schema_version: 0, ..request.clone() },
+            InvalidArgument,
+        ),
+        ("no batch", v1::WriteChangesRequest { batch: None, ..request.clone() }, InvalidArgument),
         ("no change", world.request(Vec::new()), InvalidArgument),
         ("oversize key", edited(request.clone(), |c| c.key = long_key.into()), LimitExceeded),
         ("oversize value", one(upsert(1, b"a", NAME, Value::String(long_name))), LimitExceeded),
@@ -132,7 +139,7 @@ async fn bad_writes_are_refused_typed_and_nothing_is_appended() {
         ("a newer verb", edited(request.clone(), |c| c.verb = 77), UpgradeNeeded),
         (
             "a claimed partition",
-            v1::WriteRequest { partitions: vec![5], ..request.clone() },
+            v1::WriteChangesRequest { partitions: vec![5], ..request.clone() },
             InvalidArgument,
         ),
     ];
@@ -143,14 +150,14 @@ async fn bad_writes_are_refused_typed_and_nothing_is_appended() {
     short_client.batch.as_mut().unwrap().client_id = Bytes::from_static(b"short");
     assert_eq!(world.refusal(short_client).await, InvalidArgument);
     assert_eq!(world.end().await, before, "something was appended");
-    let taken = world.writer.clone().write(request).await.unwrap().into_inner();
+    let taken = world.writer.clone().write_changes(request).await.unwrap().into_inner();
     assert_eq!((taken.results.len(), world.end().await), (1, before + 1));
 }
 
 /// Proves that a message over the limit never reaches a handler, and that the connection's other
 /// calls continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_over_the_limit_is_refused_and_the_node_goes_on() {
+async fn oversize_message_is_refused_and_the_connection_continues() {
     let world = World::start().await;
     let before = world.end().await;
     let huge = edited(world.request(vec![good(1)]), |change| {
@@ -158,15 +165,15 @@ async fn a_message_over_the_limit_is_refused_and_the_node_goes_on() {
     });
     assert_eq!(world.refusal(huge).await, ErrorCode::LimitExceeded);
     assert_eq!(world.end().await, before);
-    world.writer.clone().write(world.request(vec![good(1)])).await.unwrap();
+    world.writer.clone().write_changes(world.request(vec![good(1)])).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_older_version_is_taken_and_names_have_a_limit() {
+async fn older_schema_version_is_accepted_and_names_have_a_limit() {
     let world = World::start().await;
     let add = FieldSpec::new("age", FieldType::INT32);
     world.client.alter_store("users", None, &[Alteration::AddField(add)]).await.unwrap();
-    let taken = world.writer.clone().write(world.request(vec![good(1)])).await.unwrap();
+    let taken = world.writer.clone().write_changes(world.request(vec![good(1)])).await.unwrap();
     assert_eq!(taken.into_inner().schema_version, 2, "the answer tells the newer version");
     let spec = |name: String| v1::StoreSpec {
         name,
@@ -184,19 +191,10 @@ async fn an_older_version_is_taken_and_names_have_a_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn entries_that_others_may_not_append_are_refused() {
+async fn entries_that_only_the_node_may_append_are_refused() {
     let world = World::start().await;
     let before = world.end().await;
-    let entry = |body| {
-        let entry = Entry {
-            log_id: LogId(1),
-            epoch: Epoch(0),
-            schema_version: SchemaVersion(1),
-            source: None,
-            body,
-        };
-        encode_entry(&entry).unwrap()
-    };
+    let entry = |body| encode_entry(&Entry::original(LogId(1), SchemaVersion(1), body)).unwrap();
     let barrier = entry(EntryBody::Barrier);
     let mut flipped = barrier.to_vec();
     flipped[9] ^= 1;
@@ -221,20 +219,20 @@ async fn entries_that_others_may_not_append_are_refused() {
         ("the control log", 0, barrier.clone(), ErrorCode::NotFound),
         ("a dead-letter log", dead_letters, barrier, ErrorCode::NotFound),
     ] {
-        let request = v1::AppendRequest { store_id, partition: 0, entry };
-        let refused = world.writer.clone().append(request).await.expect_err(what);
+        let request = v1::AppendEntryRequest { store_id, partition: 0, entry };
+        let refused = world.writer.clone().append_entry(request).await.expect_err(what);
         assert_eq!(error_of_status(&refused).code(), expected, "{what}");
     }
     assert_eq!(world.end().await, before);
     let above =
-        v1::SubscribeRequest { store_id: world.store_id, partition: 0, from_offset: before + 1 };
-    let mut stream = world.stream.clone().subscribe(above).await.unwrap().into_inner();
+        v1::SubscribeLogRequest { store_id: world.store_id, partition: 0, from_offset: before + 1 };
+    let mut stream = world.stream.clone().subscribe_log(above).await.unwrap().into_inner();
     let refused = stream.message().await.unwrap_err();
     assert_eq!(error_of_status(&refused).code(), ErrorCode::TokenLost);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forged_tokens_are_refused_or_never_answered_as_if_they_were_true() {
+async fn forged_tokens_are_refused_or_time_out_without_an_answer() {
     let world = World::start().await;
     let store = world.client.store("users").await.unwrap();
     let token = store.upsert("ada").set("count", 1_i64).send().await.unwrap().token;

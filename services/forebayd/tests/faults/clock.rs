@@ -36,7 +36,7 @@ async fn reader(log: Arc<dyn ChangeLog>, clock: Arc<ManualClock>) -> Reader {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_jumps_moves_partition_time_only_forward() {
+async fn jumping_clock_moves_partition_time_only_forward() {
     let data = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_micros(START_US)));
     let options = EmbeddedOptions::new(data.path());
@@ -64,7 +64,7 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
         let token = write.send().await.unwrap().token;
         reader.await_token(&token, LONG).await.unwrap();
     };
-    let held = |key: &str| reader.get(key).unwrap();
+    let held = |key: &str| reader.get_document(key).unwrap();
     let shows = |key: &str| held(key).is_some();
 
     write("mortal", Some(Duration::from_secs(10))).await;

@@ -65,7 +65,7 @@ fn assert_names(told: &str, path: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_torn_tail_is_cut_and_damage_before_it_is_fatal_at_start() {
+async fn torn_tail_is_cut_and_damage_before_it_is_fatal_at_start() {
     let data = tempfile::tempdir().unwrap();
     let mut daemon = start(data.path(), "127.0.0.1:0");
     let store = create(&daemon).await;
@@ -79,7 +79,7 @@ async fn a_torn_tail_is_cut_and_damage_before_it_is_fatal_at_start() {
     daemon = start(data.path(), &address);
     let reader = Reader::open(&address, ReaderOptions::new("blobs")).await.unwrap();
     reader.await_token(&token, LONG).await.unwrap();
-    assert!((0..20_i64).all(|key| reader.get(key).unwrap().is_some()));
+    assert!((0..20_i64).all(|key| reader.get_document(key).unwrap().is_some()));
     write(&store, 20..22, 1_000).await;
     daemon.kill();
     flip(&path, 5_000);
@@ -89,7 +89,7 @@ async fn a_torn_tail_is_cut_and_damage_before_it_is_fatal_at_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damage_in_a_sealed_segment_ends_the_process_when_it_is_read() {
+async fn damage_in_a_sealed_segment_ends_the_process_at_its_read() {
     let data = tempfile::tempdir().unwrap();
     let daemon = start(data.path(), "127.0.0.1:0");
     let store = create(&daemon).await;
@@ -103,8 +103,8 @@ async fn damage_in_a_sealed_segment_ends_the_process_when_it_is_read() {
     let fresh = Reader::open(&daemon.address, ReaderOptions::new("blobs")).await.unwrap();
     let ended = tokio::task::spawn_blocking(|| daemon.wait()).await.unwrap();
     assert!(!ended.success());
-    assert!(fresh.get(0_i64).is_err(), "absent is not said of what cannot be read");
-    assert!(served.get(0_i64).unwrap().is_some(), "what was read before is served");
+    assert!(fresh.get_document(0_i64).is_err(), "absent is not said of what cannot be read");
+    assert!(served.get_document(0_i64).unwrap().is_some(), "what was read before is served");
     // Damage at start: the open reads no sealed segment, but the node's own replica does if it has
     // no shards.
     std::fs::remove_dir_all(data.path().join("shards")).unwrap();

@@ -13,7 +13,7 @@ use forebay::{Client, ClientOptions, ErrorCode, ReaderOptions};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::clock::SystemClock;
 use forebay_core::id::{
-    ClientId, Epoch, FieldId, LogId, Offset, PartitionCount, PartitionRef, SchemaVersion, Sequence,
+    ClientId, FieldId, LogId, Offset, PartitionCount, PartitionRef, SchemaVersion, Sequence,
     StoreId,
 };
 use forebay_core::key::Key;
@@ -69,14 +69,8 @@ fn entry(log_id: LogId, key: Key, sequence: u64, value: Value) -> Bytes {
         ttl_us: None,
     };
     let batch = ClientBatch { client: ClientId(77), changes: vec![change] };
-    encode_entry(&Entry {
-        log_id,
-        epoch: Epoch(0),
-        schema_version: SchemaVersion(1),
-        source: None,
-        body: EntryBody::Changes(vec![batch]),
-    })
-    .unwrap()
+    let body = EntryBody::Changes(vec![batch]);
+    encode_entry(&Entry::original(log_id, SchemaVersion(1), body)).unwrap()
 }
 
 /// Records that every replica skips: garbage, a flipped bit, and well-formed ones that are wrong.
@@ -96,9 +90,9 @@ fn wrong_records(log_id: LogId, partition: PartitionId, round: u64) -> Vec<Bytes
 
 /// Records that were appended to a partition and that replicas skip.
 #[derive(Default)]
-struct Planted(Vec<(Offset, Bytes)>);
+struct PlantedRecords(Vec<(Offset, Bytes)>);
 
-impl Planted {
+impl PlantedRecords {
     async fn plant(&mut self, log: &EmbeddedLog, at: PartitionRef, round: u64) {
         let first = log.read(at, Offset(0), ReadLimit { bytes_max: 1, wait_max: Duration::ZERO });
         let log_id = decode_entry(&first.await.unwrap().records[0].entry).unwrap().log_id;
@@ -153,7 +147,7 @@ async fn await_letters(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_skipped_record_is_copied_once_over_kills() {
+async fn each_skipped_record_is_copied_once_despite_kills() {
     let data = tempfile::tempdir().unwrap();
     let mut daemon = start(data.path(), "127.0.0.1:0");
     let address = daemon.address.clone();
@@ -162,7 +156,7 @@ async fn each_skipped_record_is_copied_once_over_kills() {
     let store = client.create_store(&spec).await.unwrap().definition().store;
     let partitions = PartitionCount(PARTITIONS).partitions();
     let ats: Vec<_> = partitions.map(|partition| PartitionRef { store, partition }).collect();
-    let mut planted: Vec<_> = ats.iter().map(|_| Planted::default()).collect();
+    let mut planted: Vec<_> = ats.iter().map(|_| PlantedRecords::default()).collect();
     for round in 1..=5 {
         daemon.kill();
         let log = open_log(data.path()).await;
@@ -185,7 +179,7 @@ async fn each_skipped_record_is_copied_once_over_kills() {
         assert_eq!(codes, expected, "{:?}", letters[4].reason);
         let (key, _) = keys_of(at.partition);
         let key = std::str::from_utf8(key.as_bytes()).unwrap();
-        let document = reader.get(key).unwrap().unwrap();
+        let document = reader.get_document(key).unwrap().unwrap();
         assert_eq!(document.value(FieldId(1)), Some(&Value::Int64(5)), "what stood behind them");
     }
     daemon.kill();
@@ -194,7 +188,7 @@ async fn each_skipped_record_is_copied_once_over_kills() {
 
 /// Asserts that the raw dead-letter log holds each position once, so no reader had to drop a
 /// duplicate.
-async fn assert_no_repeat_in_the_log(data_dir: &Path, store: StoreId, planted: &[Planted]) {
+async fn assert_no_repeat_in_the_log(data_dir: &Path, store: StoreId, planted: &[PlantedRecords]) {
     let log = open_log(data_dir).await;
     let letters = store.dead_letters().unwrap();
     for (partition, planted) in PartitionCount(PARTITIONS).partitions().zip(planted) {
@@ -212,7 +206,7 @@ async fn assert_no_repeat_in_the_log(data_dir: &Path, store: StoreId, planted: &
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_can_wait_is_copied_by_another_fold() {
+async fn dead_letters_beyond_the_queue_are_copied_by_another_fold() {
     const RECORDS: usize = forebay_core::limits::DEAD_LETTERS_WAITING_MAX + 100;
     let data = tempfile::tempdir().unwrap();
     let daemon = start(data.path(), "127.0.0.1:0");
@@ -240,7 +234,7 @@ async fn more_than_can_wait_is_copied_by_another_fold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listing_refuses_what_it_cannot_answer_and_a_deleted_store_keeps_no_letters() {
+async fn listing_refuses_invalid_requests_and_a_deleted_store_has_no_dead_letters() {
     let data = tempfile::tempdir().unwrap();
     let daemon = start(data.path(), "127.0.0.1:0");
     let address = daemon.address.clone();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::schema::{FieldType, KeyType, StoreSpec, Value};
 use forebay::writes::Token;
 use forebay::{Client, ClientOptions, Error, ErrorCode, Reader, ReaderOptions, Store};
@@ -13,7 +13,7 @@ use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_log::{ChangeLog, MemoryLog};
 
 use crate::daemon::{Daemon, LONG};
-use crate::served::{Served, is_caught_up};
+use crate::served_node::{ServedNode, is_caught_up};
 use crate::small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 
 const DISK_BYTES: usize = 12 << 20;
@@ -34,13 +34,13 @@ fn spec() -> StoreSpec {
 
 /// The acknowledged writes.
 #[derive(Default)]
-struct Acknowledged {
+struct AcknowledgedWrites {
     blobs: i64,
     increments: i64,
     token: Option<Token>,
 }
 
-impl Acknowledged {
+impl AcknowledgedWrites {
     /// Writes until the disk is full; returns the error.
     async fn write_until_full(&mut self, store: &Store) -> Error {
         loop {
@@ -71,13 +71,14 @@ impl Acknowledged {
         let definition = reader.schema();
         let field = |name| definition.definition.field(name).unwrap().id;
         for key in 0..self.blobs {
-            let document = reader.get(key).unwrap().unwrap_or_else(|| panic!("{key} is lost"));
+            let document =
+                reader.get_document(key).unwrap().unwrap_or_else(|| panic!("{key} is lost"));
             assert_eq!(document.value(field("count")), Some(&Value::Int64(1)), "key {key}");
             let blob = Value::Bytes(vec![key as u8; BLOB_BYTES]);
             assert!(document.value(field("blob")) == Some(&blob), "key {key}");
         }
-        assert_eq!(reader.get(self.blobs).unwrap(), None, "a refused write happened");
-        let counted = reader.get(-1_i64).unwrap();
+        assert_eq!(reader.get_document(self.blobs).unwrap(), None, "a refused write happened");
+        let counted = reader.get_document(-1_i64).unwrap();
         let count = counted.and_then(|document| document.value(field("count")).cloned());
         let expected = (self.increments > 0).then_some(Value::Int64(self.increments));
         assert_eq!(count, expected, "increments");
@@ -92,10 +93,10 @@ fn assert_full(error: &Error) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room() {
+async fn full_disk_refuses_writes_loses_nothing_and_recovers() {
     let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
         let test = "full_disk::\
-            a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room";
+            full_disk_refuses_writes_loses_nothing_and_recovers";
         return run_again_where_mounting_is_permitted(test);
     };
     disk.fill(FILLER_BYTES);
@@ -105,7 +106,7 @@ async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room(
     let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
     let store = client.create_store(&spec()).await.unwrap();
     let reader = client.reader(ReaderOptions::new("blobs")).await.unwrap();
-    let mut acknowledged = Acknowledged::default();
+    let mut acknowledged = AcknowledgedWrites::default();
     for round in 0..2 {
         assert_full(&acknowledged.write_until_full(&store).await);
         assert!(acknowledged.blobs >= 20, "only {} blobs fitted", acknowledged.blobs);
@@ -136,7 +137,7 @@ async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room(
 }
 
 /// Leaves space for the second round: the filler takes the free space except for some writes.
-async fn disk_fills_again(disk: &SmallDisk, acknowledged: &mut Acknowledged, store: &Store) {
+async fn disk_fills_again(disk: &SmallDisk, acknowledged: &mut AcknowledgedWrites, store: &Store) {
     let before = acknowledged.blobs;
     disk.fill(FILLER_BYTES / 2);
     acknowledged.increment(store).await.unwrap();
@@ -151,14 +152,14 @@ fn noise(key: i64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_on_a_full_disk_stop_no_write_and_catch_up_when_there_is_room() {
+async fn shards_on_a_full_disk_block_no_write_and_catch_up_later() {
     let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
-        let test = "full_disk::shards_on_a_full_disk_stop_no_write_and_catch_up_when_there_is_room";
+        let test = "full_disk::shards_on_a_full_disk_block_no_write_and_catch_up_later";
         return run_again_where_mounting_is_permitted(test);
     };
     disk.fill(DISK_BYTES - BLOBS_FITTING * BLOB_BYTES);
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    let mut served = Served::start(&log, &disk.path().join("data")).await;
+    let mut served = ServedNode::start(&log, &disk.path().join("data")).await;
     let store = served.client().await.create_store(&spec()).await.unwrap();
     let id = store.definition().store;
     served.replica(id, is_caught_up).await;
@@ -179,7 +180,7 @@ async fn shards_on_a_full_disk_stop_no_write_and_catch_up_when_there_is_room() {
     let ordered = store.ordered().unwrap();
     let blob = store.definition().field("blob").unwrap().id;
     for key in 0..blobs {
-        let found = ordered.get(&Read::latest(LONG), key).await.unwrap().unwrap();
+        let found = ordered.get(&ReadOptions::latest(LONG), key).await.unwrap().unwrap();
         assert!(found.value(blob) == Some(&Value::Bytes(noise(key))), "key {key}");
     }
     served.end().await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::writes::WriteResult;
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 
@@ -39,7 +39,7 @@ async fn claim(address: String, who: i64, heard: Arc<AtomicUsize>) -> Vec<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conditional_writes_are_settled_over_kills() {
+async fn conditional_writes_are_resolved_despite_kills() {
     let data = tempfile::tempdir().unwrap();
     let mut daemon = start(data.path(), "127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
@@ -66,7 +66,10 @@ async fn conditional_writes_are_settled_over_kills() {
     reader.await_ready(LONG).await.unwrap();
     for (key, winners) in (0..KEYS).zip(winners) {
         assert_eq!(winners.len(), 1, "key {key} was won by {winners:?}");
-        reader.wait(&Read::latest(LONG), &[reader.partition_of(key).unwrap()]).await.unwrap();
+        reader
+            .wait(&ReadOptions::latest(LONG), &[reader.partition_of(key).unwrap()])
+            .await
+            .unwrap();
         assert_eq!(count_of(&reader, key), Some(winners[0]), "key {key}");
     }
 }

@@ -9,8 +9,8 @@ mod damage;
 mod dead_letters;
 mod full_disk;
 mod kills;
-#[path = "../served/mod.rs"]
-mod served;
+#[path = "../served_node/mod.rs"]
+mod served_node;
 mod shards;
 #[path = "../small_disk/mod.rs"]
 mod small_disk;

@@ -17,7 +17,7 @@ use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, FaultyLog};
 use forebay_reader::ReaderStatus;
 
 use crate::daemon::LONG;
-use crate::served::{Served, is_caught_up};
+use crate::served_node::{ServedNode, is_caught_up};
 
 const DOCUMENTS: i64 = 500;
 const GARBAGE: u64 = 20;
@@ -34,10 +34,10 @@ fn spec(partitions: u32) -> StoreSpec {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_starts_again_goes_on_with_its_shards() {
+async fn restarted_node_resumes_its_shards() {
     let data = tempfile::tempdir().unwrap();
     let log: Arc<dyn ChangeLog> = open_log(data.path()).await;
-    let mut first = Served::start(&log, data.path()).await;
+    let mut first = ServedNode::start(&log, data.path()).await;
     let store = first.client().await.create_store(&spec(2)).await.unwrap();
     let id = store.definition().store;
     for key in 0..DOCUMENTS {
@@ -46,13 +46,13 @@ async fn a_node_that_starts_again_goes_on_with_its_shards() {
     let made = store.upsert(-1_i64).set("count", 1_i64).if_absent().send().await.unwrap();
     assert_eq!(made.result, WriteResult::Applied);
     let status = first.replica(id, is_caught_up).await;
-    let applied: u64 = status.partitions.iter().map(|at| at.counts.applied).sum();
+    let applied: u64 = status.partitions.iter().map(|at| at.counts.records_applied).sum();
     assert!(applied > DOCUMENTS as u64, "{applied}");
     first.end().await;
 
-    let mut again = Served::start(&log, data.path()).await;
+    let mut again = ServedNode::start(&log, data.path()).await;
     let status = again.replica(id, is_caught_up).await;
-    let applied: u64 = status.partitions.iter().map(|at| at.counts.applied).sum();
+    let applied: u64 = status.partitions.iter().map(|at| at.counts.records_applied).sum();
     assert!(applied < DOCUMENTS as u64 / 2, "it folded {applied} records again");
     let store = again.client().await.store("users").await.unwrap();
     let made = store.upsert(-1_i64).set("count", 1_i64).if_absent().send().await.unwrap();
@@ -69,13 +69,13 @@ async fn a_node_that_starts_again_goes_on_with_its_shards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_skipped_before_is_copied_though_nobody_folds_it_again() {
+async fn earlier_skipped_record_is_copied_without_a_second_fold() {
     let data = tempfile::tempdir().unwrap();
     let sound = open_log(data.path()).await;
     let rates = FaultRates::default();
     let mute = Arc::new(FaultyLog::new(Arc::clone(&sound), Arc::new(SystemEntropy), rates));
     let log: Arc<dyn ChangeLog> = mute.clone();
-    let mut first = Served::start(&log, data.path()).await;
+    let mut first = ServedNode::start(&log, data.path()).await;
     let store = first.client().await.create_store(&spec(1)).await.unwrap();
     let id = store.definition().store;
     first.replica(id, is_caught_up).await;
@@ -85,16 +85,18 @@ async fn what_was_skipped_before_is_copied_though_nobody_folds_it_again() {
     for number in 0..GARBAGE {
         sound.append(at, Bytes::from(format!("garbage {number}"))).await.unwrap();
     }
-    let skipped = |status: &ReaderStatus| status.partitions[0].counts.skipped == GARBAGE;
+    let skipped = |status: &ReaderStatus| status.partitions[0].counts.records_skipped == GARBAGE;
     first.replica(id, skipped).await;
     let letters = first.node.metrics(id).unwrap().dead_letters.unwrap();
-    assert_eq!((letters.waiting, letters.copied), (GARBAGE, 0));
+    assert_eq!((letters.records_waiting, letters.letters_copied), (GARBAGE, 0));
     first.end().await;
 
     let log: Arc<dyn ChangeLog> = sound;
-    let mut second = Served::start(&log, data.path()).await;
+    let mut second = ServedNode::start(&log, data.path()).await;
     let copied = |node: &forebayd::Node| {
-        node.metrics(id).and_then(|metrics| metrics.dead_letters).map(|letters| letters.copied)
+        node.metrics(id)
+            .and_then(|metrics| metrics.dead_letters)
+            .map(|letters| letters.letters_copied)
     };
     let wait = async {
         while copied(&second.node) != Some(GARBAGE) {
@@ -103,6 +105,6 @@ async fn what_was_skipped_before_is_copied_though_nobody_folds_it_again() {
     };
     tokio::time::timeout(LONG, wait).await.expect("the letters were forgotten");
     let status = second.replica(id, is_caught_up).await;
-    assert_eq!(status.partitions[0].counts.skipped, 0, "they were folded again");
+    assert_eq!(status.partitions[0].counts.records_skipped, 0, "they were folded again");
     second.end().await;
 }

@@ -10,7 +10,7 @@ use forebay::{Client, ClientOptions, Store};
 use forebay_snapshot::SnapshotName;
 
 use crate::daemon::{Daemon, LONG};
-use crate::users::{Held, assert_holds, partitions, reader, spec, write};
+use crate::users::{ExpectedDocuments, assert_holds, partitions, reader, spec, write};
 use crate::world::World;
 
 const DOCUMENTS: i64 = 20_000;
@@ -73,7 +73,7 @@ async fn names(snapshots: &SnapshotStore, store: &Store) -> Vec<SnapshotName> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_builders_and_a_collector_at_once_leave_all_that_counts_whole() {
+async fn concurrent_builders_and_collector_leave_valid_snapshots_whole() {
     let world = World::new("builders");
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().display());
@@ -84,8 +84,8 @@ async fn two_builders_and_a_collector_at_once_leave_all_that_counts_whole() {
     let options = ClientOptions::default().deadline(LONG);
     let client = Client::connect(&address, options).await.unwrap();
     let store = client.create_store(&spec()).await.unwrap();
-    let mut held = Held::new();
-    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    let mut token = write(&store, &mut expected, 0..DOCUMENTS, 0).await;
     let stop = Arc::new(AtomicBool::new(false));
     let collected = Arc::new(AtomicU64::new(0));
     let collecting = {
@@ -102,7 +102,8 @@ async fn two_builders_and_a_collector_at_once_leave_all_that_counts_whole() {
             {
                 round += 1;
                 let first = 3_000 * kill;
-                token = write(&store, &mut held, first..first + 1_500, 100 * kill + round).await;
+                token =
+                    write(&store, &mut expected, first..first + 1_500, 100 * kill + round).await;
             }
         };
         tokio::time::timeout(LONG, wait).await.expect("nothing is built");
@@ -112,7 +113,7 @@ async fn two_builders_and_a_collector_at_once_leave_all_that_counts_whole() {
     }
     let gone = async {
         while collected.load(Ordering::SeqCst) == 0 {
-            token = write(&store, &mut held, 0..100, 7).await;
+            token = write(&store, &mut expected, 0..100, 7).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -121,6 +122,6 @@ async fn two_builders_and_a_collector_at_once_leave_all_that_counts_whole() {
     collecting.await.unwrap();
     assert!(reading.await.unwrap() > 0, "none was read");
     for node in nodes.iter().flatten() {
-        assert_holds(&reader(&node.address, &snapshots, &token).await, &held, 0..DOCUMENTS);
+        assert_holds(&reader(&node.address, &snapshots, &token).await, &expected, 0..DOCUMENTS);
     }
 }

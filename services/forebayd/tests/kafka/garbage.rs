@@ -1,12 +1,12 @@
 //! Foreign records, produced directly into the topic. Proves that every reader skips and counts
 //! them alike, and serves later records.
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::schema::{Definition, KeyValue, PartitionId, Value};
 use forebay::writes::WriteResult;
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::id::{ClientId, Epoch, LogId, Sequence};
+use forebay_core::id::{ClientId, LogId, Sequence};
 use forebay_core::key::Key;
 use forebay_core::partition::partition_of;
 use forebay_wire::entry::encode_entry;
@@ -18,7 +18,7 @@ use crate::world::World;
 const RECORDS: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_produce_is_skipped_and_counted_and_later_keys_are_served() {
+async fn foreign_records_are_skipped_and_counted_and_later_keys_are_served() {
     let world = World::new("garbage");
     let daemon = world.forebayd("127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
@@ -44,13 +44,13 @@ async fn what_others_produce_is_skipped_and_counted_and_later_keys_are_served() 
     let late = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
     for reader in [&early, &late] {
         reader.await_ready(LONG).await.unwrap();
-        reader.wait(&Read::latest(LONG), &[at]).await.unwrap();
+        reader.wait(&ReadOptions::latest(LONG), &[at]).await.unwrap();
         assert_eq!(count_of(reader, 1), Some(42));
         let documents = reader.status().partitions.iter().map(|at| at.documents).sum::<u64>();
         assert_eq!(documents, 1);
         let status = reader.status().partitions.into_iter().find(|status| status.partition == at);
         let status = status.unwrap();
-        assert_eq!(status.counts.skipped, RECORDS, "{status:?}");
+        assert_eq!(status.counts.records_skipped, RECORDS, "{status:?}");
         assert_eq!((status.generation, status.log_id), (1, Some(log_id)));
     }
 }
@@ -69,14 +69,8 @@ fn wrong_records(definition: &Definition, log_id: LogId, at: PartitionId) -> Vec
             ttl_us: None,
         };
         let batch = ClientBatch { client: ClientId(7), changes: vec![change] };
-        let entry = Entry {
-            log_id,
-            epoch: Epoch(0),
-            schema_version: definition.version,
-            source: None,
-            body: EntryBody::Changes(vec![batch]),
-        };
-        encode_entry(&entry).unwrap().to_vec()
+        let body = EntryBody::Changes(vec![batch]);
+        encode_entry(&Entry::original(log_id, definition.version, body)).unwrap().to_vec()
     };
     let good = encode(log_id, 1, Value::Int64(666));
     let mut flipped = good.clone();

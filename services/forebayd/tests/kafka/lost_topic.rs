@@ -14,13 +14,13 @@ const OLD: i64 = 1;
 const NEW: i64 = 2;
 
 /// A reader that holds a document, and the document's token.
-struct Before {
+struct DocumentHolder {
     store: Store,
     reader: Reader,
     token: Token,
 }
 
-async fn before(address: &str) -> Before {
+async fn open_holder(address: &str) -> DocumentHolder {
     let client = Client::connect(address, ClientOptions::default()).await.unwrap();
     let store = client.create_store(&counts()).await.unwrap();
     let reader = Reader::open(address, ReaderOptions::new("counts")).await.unwrap();
@@ -31,7 +31,7 @@ async fn before(address: &str) -> Before {
     }
     let token = token.unwrap();
     reader.await_token(&token, LONG).await.unwrap();
-    Before { store, reader, token }
+    DocumentHolder { store, reader, token }
 }
 
 /// Writes once, with as many attempts as needed; asserts that each failed attempt ends with a typed
@@ -70,56 +70,56 @@ async fn retried(
 ) -> Result<Token, forebay::writes::WriteError> {
     let outcome = pending.retry().await?;
     let token = outcome.token.clone();
-    outcome.into_complete()?;
+    outcome.require_complete()?;
     Ok(token)
 }
 
 /// Asserts the state after the topic was recreated: its former content is gone, and this is
 /// reported.
-async fn check_after(before: &Before) {
+async fn check_after(holder: &DocumentHolder) {
     for key in [OLD, NEW] {
-        let token = written_once(&before.store, key).await;
-        before.reader.await_token(&token, LONG).await.unwrap();
-        assert_eq!(count_of(&before.reader, key), Some(1), "key {key}");
+        let token = written_once(&holder.store, key).await;
+        holder.reader.await_token(&token, LONG).await.unwrap();
+        assert_eq!(count_of(&holder.reader, key), Some(1), "key {key}");
     }
-    let lost = before.reader.await_token(&before.token, LONG).await.unwrap_err();
+    let lost = holder.reader.await_token(&holder.token, LONG).await.unwrap_err();
     assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
     eventually("a fresh answer", || {
-        let read = before.reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(NEW));
+        let read = holder.reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(NEW));
         read.is_ok_and(|document| document.is_some())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_that_is_made_anew_under_a_running_node_is_another_log() {
+async fn topic_recreated_under_a_running_node_is_another_log() {
     let world = World::new("remade");
     let daemon = world.forebayd("127.0.0.1:0");
-    let before = before(&daemon.address).await;
-    let topic = world.topic(before.store.definition().store);
+    let holder = open_holder(&daemon.address).await;
+    let topic = world.topic(holder.store.definition().store);
     world.delete_topic(&topic).await;
     world.make_topic(&topic, counts().partitions, &[]).await;
-    check_after(&before).await;
+    check_after(&holder).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_topic_ends_calls_typed_and_the_next_start_makes_it_anew() {
+async fn deleted_topic_fails_calls_and_is_recreated_at_the_next_start() {
     let world = World::new("deleted");
     let daemon = world.forebayd("127.0.0.1:0");
-    let before = before(&daemon.address).await;
-    world.delete_topic(&world.topic(before.store.definition().store)).await;
+    let holder = open_holder(&daemon.address).await;
+    world.delete_topic(&world.topic(holder.store.definition().store)).await;
     // Local data is served with its age, and refused once the age exceeds the bound.
     eventually("a stale reader", || {
-        let read = before.reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(OLD));
+        let read = holder.reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(OLD));
         read.is_err_and(|error| error.code() == ErrorCode::Stale)
     })
     .await;
-    assert_eq!(count_of(&before.reader, OLD), Some(5));
+    assert_eq!(count_of(&holder.reader, OLD), Some(5));
     // For some seconds the error is retryable, because the broker might just have started.
-    let write = before.store.upsert(OLD).increment("count", 1).deadline(LONG);
+    let write = holder.store.upsert(OLD).increment("count", 1).deadline(LONG);
     let error = write.send().await.unwrap_err();
     assert!(error.error().to_string().contains("there is no log"), "{}", error.error());
     let address = daemon.kill();
     let _daemon = world.forebayd(&address);
-    check_after(&before).await;
+    check_after(&holder).await;
 }

@@ -7,17 +7,17 @@ mod builders;
 mod daemon;
 mod garbage;
 mod lost_topic;
-mod moves;
-#[path = "../moving/mod.rs"]
-mod moving;
 mod outage;
+#[path = "../repartition/mod.rs"]
+mod repartition;
+mod repartitions;
 mod start;
 #[path = "../users/mod.rs"]
 mod users;
 mod world;
 
-use daemon::{Daemon, nothing_is_lost_or_doubled_over_kills};
-use forebay::reads::Read;
+use daemon::{Daemon, kills_neither_lose_nor_repeat_writes};
+use forebay::reads::ReadOptions;
 use forebay::writes::WriteResult;
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 
@@ -25,9 +25,9 @@ use crate::daemon::{LONG, count_of, counts};
 use crate::world::{HEARTBEATS_TWO, World, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_or_doubled_over_kills_on_kafka() {
+async fn kills_on_kafka_neither_lose_nor_repeat_acknowledged_writes() {
     let world = World::new("kills");
-    nothing_is_lost_or_doubled_over_kills(|listen| world.forebayd(listen)).await;
+    kills_neither_lose_nor_repeat_writes(|listen| world.forebayd(listen)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,7 +38,7 @@ async fn heartbeats_keep_silent_readers_fresh() {
     client.create_store(&counts()).await.unwrap();
     let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
-    let ends = || reader.status().partitions.iter().map(|at| at.end.0).collect::<Vec<_>>();
+    let ends = || reader.status().partitions.iter().map(|at| at.end_offset.0).collect::<Vec<_>>();
     let before = ends();
     eventually("three heartbeats in every partition", || {
         ends().iter().zip(&before).all(|(end, before)| *end >= before + 3)
@@ -52,7 +52,7 @@ async fn heartbeats_keep_silent_readers_fresh() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_clients_that_race_on_if_absent_exactly_one_hears_applied() {
+async fn if_absent_race_has_exactly_one_applied_write() {
     let world = World::new("outcomes");
     let daemon = world.forebayd("127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
@@ -63,7 +63,10 @@ async fn of_clients_that_race_on_if_absent_exactly_one_hears_applied() {
         let heard = futures::future::join_all(race).await;
         let winners: Vec<i64> = heard.into_iter().flatten().collect();
         assert_eq!(winners.len(), 1, "key {key}");
-        reader.wait(&Read::latest(LONG), &[reader.partition_of(key).unwrap()]).await.unwrap();
+        reader
+            .wait(&ReadOptions::latest(LONG), &[reader.partition_of(key).unwrap()])
+            .await
+            .unwrap();
         assert_eq!(count_of(&reader, key), Some(winners[0]), "key {key}");
     }
 }

@@ -1,9 +1,9 @@
 //! The broker goes away under writers and readers, and comes back. Writes end with typed errors and
-//! then settle, readers turn stale and recover, nothing is rebuilt, and forebayd survives.
+//! then are resolved, readers turn stale and recover, nothing is rebuilt, and forebayd survives.
 
 use std::time::Duration;
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::writes::PendingWrite;
 use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions, Store};
 use forebay_testkit::brokers::Brokers;
@@ -16,7 +16,7 @@ const KEYS: std::ops::Range<i64> = 0..8;
 const CYCLES: i64 = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_settle_and_readers_recover_when_the_broker_comes_back() {
+async fn writes_resolve_and_readers_recover_after_a_broker_outage() {
     let brokers = tokio::task::spawn_blocking(|| Brokers::start(1).unwrap()).await.unwrap();
     let world = World::on(&brokers, "outage");
     let daemon = world.forebayd("127.0.0.1:0");
@@ -34,14 +34,14 @@ async fn writes_settle_and_readers_recover_when_the_broker_comes_back() {
         } else {
             brokers.kill(1).unwrap()
         }
-        let pending = unsettled(&store).await;
+        let pending = send_in_vain(&store).await;
         eventually("a stale reader", || {
             let answer = reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(1_i64));
             answer.is_err_and(|error| error.code() == ErrorCode::Stale)
         })
         .await;
         brokers.restart(1).unwrap();
-        let retries = pending.into_iter().map(settled);
+        let retries = pending.into_iter().map(retry_until_known);
         futures::future::join_all(retries).await;
         eventually("a fresh reader", || {
             let answer = reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(1_i64));
@@ -50,15 +50,16 @@ async fn writes_settle_and_readers_recover_when_the_broker_comes_back() {
         .await;
         for key in KEYS {
             let at = reader.partition_of(key).unwrap();
-            reader.wait(&Read::latest(LONG), &[at]).await.unwrap();
+            reader.wait(&ReadOptions::latest(LONG), &[at]).await.unwrap();
             assert_eq!(count_of(&reader, key), Some(2 * (cycle + 1)), "key {key}");
         }
         assert!(reader.status().partitions.iter().all(|at| at.generation == 1));
     }
 }
 
-/// Writes to a log without a broker; asserts that each write ends with a typed error and unsettled.
-async fn unsettled(store: &Store) -> Vec<PendingWrite> {
+/// Writes to a log without a broker; asserts that each write ends with a typed error and is
+/// unresolved.
+async fn send_in_vain(store: &Store) -> Vec<PendingWrite> {
     let writes = KEYS
         .map(|key| store.upsert(key).increment("count", 1).deadline(Duration::from_secs(3)).send());
     let ended = futures::future::join_all(writes).await.into_iter().map(|ended| {
@@ -70,11 +71,11 @@ async fn unsettled(store: &Store) -> Vec<PendingWrite> {
     ended.collect()
 }
 
-async fn settled(mut pending: PendingWrite) {
+async fn retry_until_known(mut pending: PendingWrite) {
     let retries = async {
         loop {
-            match pending.with_deadline(Duration::from_secs(5)).retry().await {
-                Ok(outcome) => return outcome.into_complete().map(|_| ()).unwrap(),
+            match pending.deadline(Duration::from_secs(5)).retry().await {
+                Ok(outcome) => return outcome.require_complete().map(|_| ()).unwrap(),
                 Err(error) => pending = error.into_pending().unwrap(),
             }
         }

@@ -6,7 +6,7 @@ use crate::daemon::{LONG, count_of, counts, refused};
 use crate::world::World;
 
 #[test]
-fn a_broker_that_is_not_there_ends_the_start_with_the_fix() {
+fn unreachable_broker_ends_the_start_with_the_fix() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     drop(taken);
@@ -29,7 +29,7 @@ fn kafka_without_brokers_is_refused_with_the_fix() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_compacted_topic_is_refused_naming_the_setting() {
+async fn compacted_topic_is_refused_with_the_setting_named() {
     let world = World::new("compacted");
     world.make_topic("compacted.control", 1, &[("cleanup.policy", "compact")]).await;
     let mut arguments = vec!["dev", "--listen", "127.0.0.1:0"];
@@ -39,7 +39,7 @@ async fn a_compacted_topic_is_refused_naming_the_setting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigterm_drains_and_the_next_start_finds_everything() {
+async fn sigterm_drains_and_the_next_start_recovers_everything() {
     let world = World::new("sigterm");
     let daemon = world.forebayd("127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();

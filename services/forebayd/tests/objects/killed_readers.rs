@@ -23,7 +23,7 @@ use crate::users::LONG;
 use crate::{World, client, server};
 
 const TEST: &str =
-    "killed_readers::readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong";
+    "killed_readers::readers_killed_at_each_quarter_of_a_bootstrap_resume_and_answer_correctly";
 /// Environment variables of a reading process: the node, the snapshots, and the directory of its
 /// copies.
 const NODE: &str = "FOREBAY_TEST_READS_AT";
@@ -35,7 +35,7 @@ const VALUE_BYTES: usize = 8 << 10;
 fn spec() -> StoreSpec {
     let bytes = FieldType::BYTES;
     let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
-    spec.options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
+    spec.options = StoreOptions { log_retention_us: Some(0), ..StoreOptions::default() };
     spec
 }
 
@@ -46,7 +46,7 @@ fn value(key: i64) -> Value {
 
 fn value_of(reader: &Reader, key: i64) -> forebay::Result<Option<Value>> {
     let field = reader.schema().definition.field("blob").unwrap().id;
-    let document = reader.get(KeyValue::Int64(key))?;
+    let document = reader.get_document(KeyValue::Int64(key))?;
     Ok(document.and_then(|document| document.value(field).cloned()))
 }
 
@@ -65,8 +65,8 @@ async fn read(node: &str) {
                 Ok(found) => assert_eq!(found, Some(value(1))),
                 Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
             }
-            if let Some(fetching) = reader.status().partitions[0].fetching {
-                println!("fetched {}", fetching.bytes);
+            if let Some(download) = reader.status().partitions[0].snapshot_download {
+                println!("fetched {}", download.bytes);
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -77,7 +77,7 @@ async fn read(node: &str) {
     }
     println!("whole");
     tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await.unwrap();
-    reader.shut_down(LONG).await.unwrap();
+    reader.close(LONG).await.unwrap();
     println!("ended");
 }
 
@@ -132,12 +132,12 @@ impl Reading {
 struct Gate {
     /// Sizes of the chunks, by the hashes in their paths.
     chunks: BTreeMap<String, u64>,
-    state: Mutex<Passing>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Passing {
+struct GateState {
     passed: Vec<String>,
     allowed: usize,
     /// Number of the newest connection; requests of an older one are closed.
@@ -219,7 +219,7 @@ fn kinds(directory: &Path) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong() {
+async fn readers_killed_at_each_quarter_of_a_bootstrap_resume_and_answer_correctly() {
     if let Ok(node) = std::env::var(NODE) {
         return read(&node).await;
     }

@@ -10,11 +10,13 @@ use std::time::Duration;
 use forebay::Store;
 use forebay::reads::SnapshotStore;
 use forebay_core::id::PartitionRef;
-use forebay_snapshot::{Listed, SnapshotName};
+use forebay_snapshot::{ListedSnapshot, SnapshotName};
 use forebay_testkit::random::SeededRng;
 use parking_lot::Mutex;
 
-use crate::users::{Held, LONG, assert_holds, partitions, reader, snapshots, spec, write};
+use crate::users::{
+    ExpectedDocuments, LONG, assert_holds, partitions, reader, snapshots, spec, write,
+};
 use crate::{World, assert_all_is_whole, client};
 
 const SEED: u64 = 12;
@@ -78,7 +80,7 @@ async fn collect_on(
     while !stop.load(Ordering::SeqCst) {
         for at in partitions(&store) {
             let (of, seen) = (of.partition(at), seen.entry(at).or_default());
-            Listed::remember(&of.list().await.unwrap(), seen);
+            ListedSnapshot::remember(&of.list().await.unwrap(), seen);
             let collected = of.collect_beside(GRACE, seen, []).await.unwrap();
             chunks.fetch_add(collected.chunks, Ordering::SeqCst);
         }
@@ -87,14 +89,14 @@ async fn collect_on(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_that_are_wrong_cost_nothing_that_counts_and_readers_begin_all_the_same() {
+async fn wrong_object_lists_cost_no_valid_snapshot_and_readers_still_bootstrap() {
     let world = World::new("wrong-lists");
     let every = ["--snapshots", &world.snapshots, "--snapshot-interval", "1s"];
     let node =
         world.start_with(&[&every[..], &["--snapshot-retention", "2"]].concat(), "127.0.0.1:0");
     let store = client(&node.address).await.create_store(&spec()).await.unwrap();
-    let mut held = Held::new();
-    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    let mut token = write(&store, &mut expected, 0..DOCUMENTS, 0).await;
     snapshots(&world.straight(), &store, |newest| newest.base.documents > 1_000).await;
 
     let dice = Mutex::new(SeededRng::new(SEED));
@@ -107,9 +109,9 @@ async fn lists_that_are_wrong_cost_nothing_that_counts_and_readers_begin_all_the
     let gone = async {
         while collected.load(Ordering::SeqCst) < 10 || bootstraps < 10 {
             round += 1;
-            token = write(&store, &mut held, 100..150, 1_000 * round).await;
+            token = write(&store, &mut expected, 100..150, 1_000 * round).await;
             let begun = reader(&node.address, &world.by_the_way(), &token).await;
-            assert_holds(&begun, &held, 0..DOCUMENTS);
+            assert_holds(&begun, &expected, 0..DOCUMENTS);
             let all = begun.status().partitions;
             bootstraps += all.iter().map(|at| at.counts.bootstraps).sum::<u64>();
             assert_all_is_whole(&world.straight(), &store).await;
@@ -120,5 +122,5 @@ async fn lists_that_are_wrong_cost_nothing_that_counts_and_readers_begin_all_the
     collecting.await.unwrap();
     world.way.edit_lists(None);
     assert_all_is_whole(&world.straight(), &store).await;
-    assert_holds(&reader(&node.address, &world.straight(), &token).await, &held, 0..DOCUMENTS);
+    assert_holds(&reader(&node.address, &world.straight(), &token).await, &expected, 0..DOCUMENTS);
 }

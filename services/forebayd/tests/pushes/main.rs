@@ -4,14 +4,14 @@
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod files;
-mod moves_backed_up;
-mod moves_killed;
-#[path = "../moving/mod.rs"]
-mod moving;
 mod partitions;
 mod processes;
-#[path = "../served/mod.rs"]
-mod served;
+#[path = "../repartition/mod.rs"]
+mod repartition;
+mod repartition_backups;
+mod repartition_kills;
+#[path = "../served_node/mod.rs"]
+mod served_node;
 #[path = "../small_disk/mod.rs"]
 mod small_disk;
 mod versions;
@@ -32,11 +32,11 @@ use forebay_core::clock::{Clock, SystemClock};
 use forebay_log::{ChangeLog, MemoryLog};
 use forebay_snapshot::SnapshotStore;
 use forebay_snapshot_service::{
-    ColumnNames, Push, PushLimits, PushParts, PushProgress, SnapshotOptions,
+    ColumnNames, Push, PushLimits, PushParts, PushProgress, SnapshotOptions, Snapshots,
 };
 use forebay_testkit::objects::{Decide, ObjectFault, TestObjects};
 use object_store::path::Path as ObjectPath;
-use served::Served;
+use served_node::ServedNode;
 
 use files::{Files, ROWS, expected};
 use small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
@@ -77,15 +77,15 @@ impl World {
         Self { clock, log, objects: Arc::default(), folder: tempfile::tempdir().unwrap() }
     }
 
-    async fn start(&self) -> (Served, PushParts) {
+    async fn start(&self) -> (ServedNode, PushParts) {
         self.start_with(None).await
     }
 
-    async fn start_with(&self, log_window_us: Option<i64>) -> (Served, PushParts) {
-        self.start_with_options(StoreOptions { log_window_us, ..spec().options }).await
+    async fn start_with(&self, log_retention_us: Option<i64>) -> (ServedNode, PushParts) {
+        self.start_with_options(StoreOptions { log_retention_us, ..spec().options }).await
     }
 
-    async fn start_with_options(&self, options: StoreOptions) -> (Served, PushParts) {
+    async fn start_with_options(&self, options: StoreOptions) -> (ServedNode, PushParts) {
         let snapshots = SnapshotStore::of(self.objects.clone(), ObjectPath::from("snapshots"));
         let (served, parts) = self.restart(snapshots).await;
         let spec = StoreSpec { options, ..spec() };
@@ -93,12 +93,12 @@ impl World {
         (served, parts)
     }
 
-    async fn restart(&self, snapshots: SnapshotStore) -> (Served, PushParts) {
+    async fn restart(&self, snapshots: SnapshotStore) -> (ServedNode, PushParts) {
         let data = self.folder.path().join("data");
         let clock = Arc::clone(&self.clock);
-        let served = Served::start_at(&self.log, &data, Some(snapshots), clock).await;
+        let served = ServedNode::start_at(&self.log, &data, Some(snapshots), clock).await;
         let options = SnapshotOptions::new(LONG, 3).unwrap();
-        let parts = served.node.push_parts(&served.address, options, &data).unwrap();
+        let parts = push_parts(&served, options, &data);
         (served, parts)
     }
 
@@ -113,6 +113,17 @@ impl World {
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with("push-")).count()
     }
+}
+
+/// Returns the dependencies of a node's pushes, which spill rows to this folder.
+fn push_parts(served: &ServedNode, options: SnapshotOptions, scratch: &Path) -> PushParts {
+    let service = served.node.snapshot_parts(&served.address, options).unwrap();
+    PushParts { service, scratch: scratch.to_owned() }
+}
+
+/// Starts the snapshot service of a node.
+fn maintain(served: &ServedNode, options: SnapshotOptions) -> Snapshots {
+    Snapshots::maintain(served.node.snapshot_parts(&served.address, options).unwrap())
 }
 
 fn url(path: &Path) -> String {
@@ -141,7 +152,7 @@ async fn reader(address: &str, name: &str) -> Reader {
 
 /// Returns a document by the names of its fields.
 fn held(reader: &Reader, key: &str) -> Option<BTreeMap<String, Value>> {
-    let document = reader.get(KeyValue::String(key)).unwrap()?;
+    let document = reader.get_document(KeyValue::String(key)).unwrap()?;
     let fields = reader.schema().definition.fields.clone();
     let value = |field: &forebay_core::schema::Field| {
         Some((field.name.clone(), document.value(field.id)?.clone()))
@@ -176,7 +187,7 @@ async fn files_of_every_format_become_the_same_store() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pushed_store_is_one_like_any_other() {
+async fn pushed_store_behaves_like_a_created_store() {
     let (world, files) = (World::new(), Files::new());
     let (mut served, parts) = world.start().await;
     let folder = files.parts(5);
@@ -205,16 +216,16 @@ async fn a_pushed_store_is_one_like_any_other() {
     // The store's shards bootstrap from the push, even if they are rebuilt.
     served.end().await;
     let options = SnapshotOptions::new(LONG, 3).unwrap();
-    let (snapshots, data) = (parts.kept.snapshots.clone(), world.folder.path().join("other"));
-    let served = Served::start_with(&world.log, &data, Some(snapshots)).await;
+    let (snapshots, data) = (parts.service.snapshots.clone(), world.folder.path().join("other"));
+    let served = ServedNode::start_with(&world.log, &data, Some(snapshots)).await;
     assert_eq!(held(&reader(&served.address, "users-2").await, "user-1").unwrap().len(), 7);
-    let parts = served.node.push_parts(&served.address, options, &data).unwrap();
+    let parts = push_parts(&served, options, &data);
     let taken = parts.push(&ask, quiet).await.unwrap_err();
     assert_eq!(taken.code(), ErrorCode::Conflict, "{taken}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_that_are_not_what_they_must_be_leave_nothing_behind() {
+async fn invalid_files_leave_nothing_behind() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let good = files.csv();
@@ -270,7 +281,7 @@ async fn files_that_are_not_what_they_must_be_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_that_broke_off_is_gone_on_with_and_never_seen() {
+async fn interrupted_push_resumes_and_is_invisible_until_complete() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let client = served.client().await;
@@ -311,9 +322,9 @@ const DISK_BYTES: usize = 16 << 20;
 const FILLER_BYTES: usize = DISK_BYTES - (64 << 10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_without_room_for_its_rows_says_so_and_is_made_once_there_is_some() {
+async fn push_without_disk_space_reports_it_and_succeeds_once_there_is_space() {
     let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
-        let test = "a_push_without_room_for_its_rows_says_so_and_is_made_once_there_is_some";
+        let test = "push_without_disk_space_reports_it_and_succeeds_once_there_is_space";
         return run_again_where_mounting_is_permitted(test);
     };
     let (world, files) = (World::new(), Files::new());
@@ -334,7 +345,7 @@ async fn a_push_without_room_for_its_rows_says_so_and_is_made_once_there_is_some
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_one_push_on_two_hosts_a_store_comes_about_once_and_its_versions_are_whole() {
+async fn same_push_on_two_hosts_creates_one_store_with_whole_versions() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let other = tempfile::tempdir().unwrap();

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::schema::Value;
 use forebay::writes::{StreamOptions, WriteResult};
 use forebay::{Client, Reader, Store};
 use forebay_core::ErrorCode;
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Entry, EntryBody};
-use forebay_core::id::{Epoch, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
-use forebay_core::outcome::Verdict;
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
+use forebay_core::outcome::ConditionOutcome;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Alteration, Definition};
 use forebay_core::versions::VersionNumber;
@@ -23,10 +23,11 @@ use forebay_snapshot_service::{PushParts, Snapshots};
 use forebay_wire::entry::encode_entry;
 
 use crate::files::{Files, ROWS};
-use crate::moving::eventually;
-use crate::served::Served;
+use crate::repartition::eventually;
+use crate::served_node::ServedNode;
 use crate::versions::{
-    answers, fill, held_up, in_shard, live_of, name, replace, shards_answer, watch, write_on,
+    answers, assert_writes, fill, found_writes, held_up, live_of, name, replace, shards_answer,
+    watch, write_on,
 };
 use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, quiet, reader};
 
@@ -36,21 +37,21 @@ fn divide(files: &std::path::Path, partitions: u32) -> Push {
 }
 
 fn definition(parts: &PushParts) -> Definition {
-    parts.kept.context.catalog.catalog().by_name("users").unwrap().definition.clone()
+    parts.service.context.catalog.catalog().store_by_name("users").unwrap().definition.clone()
 }
 
 /// Starts a node that builds snapshots, so that repartitions are completed.
-async fn start(world: &World) -> (Served, PushParts, Snapshots) {
+async fn start(world: &World) -> (ServedNode, PushParts, Snapshots) {
     let (served, parts) = world.start().await;
-    let keeper = Snapshots::keep(parts.kept.clone());
-    (served, parts, keeper)
+    let maintenance = Snapshots::maintain(parts.service.clone());
+    (served, parts, maintenance)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_and_read() {
+async fn documents_are_repartitioned_both_ways_during_writes_and_reads() {
     for count in [PARTITIONS + 3, 1] {
         let (world, files) = (World::new(), Files::new());
-        let (served, parts, _keeper) = start(&world).await;
+        let (served, parts, _maintenance) = start(&world).await;
         let client = served.client().await;
         let store = client.store("users").await.unwrap();
         let old_token = fill(&store).await;
@@ -82,9 +83,7 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
             assert_eq!(reader.status().partitions.len(), count as usize);
         }
         // The writes since the push are there, and no document from before.
-        let has: Vec<bool> =
-            (0..written).map(|number| held(&old, &format!("more-{number}")).is_some()).collect();
-        assert!(has.last().is_some_and(|last| *last), "the last write");
+        let has = found_writes(&old, written);
         // Each old partition has one position from which its writes are there.
         for before in PartitionCount(PARTITIONS).partitions() {
             let is_of = |number: &u64| {
@@ -94,17 +93,13 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
             let mut has = (0..written).filter(is_of).map(|number| has[number as usize]);
             assert!(has.by_ref().skip_while(|has| !has).all(|has| has), "partition {before}");
         }
-        for number in 0..written {
-            let (key, has) = (format!("more-{number}"), has[number as usize]);
-            assert_eq!(held(&fresh, &key).is_some(), has, "{key}");
-            assert_eq!(in_shard(&store, &key).await.unwrap().is_some(), has, "{key}");
-        }
+        assert_writes(&fresh, &store, &has).await;
         // The store is the same, with other logs: nothing is reported about the old ones.
         assert_eq!(fresh.schema().definition.store, store.definition().store);
-        assert_eq!(store.refresh().await.unwrap().written().partitions, PartitionCount(count));
+        assert_eq!(store.refresh().await.unwrap().write_logs().partitions, PartitionCount(count));
         let lost = old.await_token(&old_token, LONG).await.unwrap_err();
         assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
-        let back = parts.make_live("users", VersionNumber(1)).await.unwrap_err();
+        let back = parts.activate_version("users", VersionNumber(1)).await.unwrap_err();
         assert_eq!(back.code(), ErrorCode::InvalidArgument, "{back}");
     }
 }
@@ -130,13 +125,13 @@ async fn count_on(store: Store, stop: Arc<AtomicBool>) -> Vec<i32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_change_happens_once_over_a_move_and_reads_of_ones_own_find_it() {
+async fn each_change_happens_once_during_a_repartition_and_reads_see_own_writes() {
     let (world, files) = (World::new(), Files::new());
-    let (served, parts, _keeper) = start(&world).await;
+    let (served, parts, _maintenance) = start(&world).await;
     let store = served.client().await.store("users").await.unwrap();
     let file = files.text("one.csv", "id,name\nann,pushed\n");
     let stop = Arc::new(AtomicBool::new(false));
-    let (pushing, held_up) = held_up(&parts, divide(&file, 6), PARTITIONS);
+    let (push_task, held_up) = held_up(&parts, divide(&file, 6), PARTITIONS);
     held_up.wait().await;
     // All of these writes came after the push, so none of them is lost.
     let counting = tokio::spawn(count_on(store.clone(), Arc::clone(&stop)));
@@ -146,7 +141,7 @@ async fn each_change_happens_once_over_a_move_and_reads_of_ones_own_find_it() {
     let own = tokio::spawn(read_own(store.clone(), follower.clone(), Arc::clone(&stop)));
     tokio::time::sleep(Duration::from_millis(50)).await;
     held_up.go_on();
-    assert_eq!(pushing.await.unwrap().unwrap().partitions, 6);
+    assert_eq!(push_task.await.unwrap().unwrap().partitions, 6);
     tokio::time::sleep(Duration::from_millis(300)).await;
     stop.store(true, Ordering::SeqCst);
     let (counted, sent, reads) =
@@ -155,7 +150,8 @@ async fn each_change_happens_once_over_a_move_and_reads_of_ones_own_find_it() {
 
     for (key, count) in counted.iter().enumerate() {
         let key_of = format!("counter-{key}");
-        let found = follower.get_with(&Read::latest(LONG), key_of.as_str()).await.unwrap();
+        let found =
+            follower.get_document_with(&ReadOptions::latest(LONG), key_of.as_str()).await.unwrap();
         let age = store.definition().field("age").unwrap().id;
         let found = found.and_then(|document| document.value(age).cloned());
         if *count >= 0 {
@@ -180,8 +176,8 @@ async fn stream_on(client: Client, stop: Arc<AtomicBool>) -> u64 {
         sent += 1;
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.failed), (sent, 0));
+    let summary = stream.close().await.unwrap();
+    assert_eq!((summary.resolved, summary.failed), (sent, 0));
     sent
 }
 
@@ -192,8 +188,8 @@ async fn read_own(store: Store, reader: Reader, stop: Arc<AtomicBool>) -> u64 {
     while !stop.load(Ordering::SeqCst) {
         number += 1;
         let write = store.upsert("own").set("age", number as i32).send().await.unwrap();
-        for read in [Read::after_token(write.token.clone(), LONG), Read::latest(LONG)] {
-            let found = reader.get_with(&read, "own").await.unwrap();
+        for read in [ReadOptions::after(write.token.clone(), LONG), ReadOptions::latest(LONG)] {
+            let found = reader.get_document_with(&read, "own").await.unwrap();
             let found = found.and_then(|document| document.value(age).cloned());
             assert_eq!(found, Some(Value::Int32(number as i32)), "{read:?}");
         }
@@ -202,14 +198,14 @@ async fn read_own(store: Store, reader: Reader, stop: Arc<AtomicBool>) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ends_differently_on_its_way_is_told_and_what_cannot_be_meanwhile_is_refused() {
+async fn repartition_reports_differing_outcomes_and_refuses_alterations() {
     let (world, files) = (World::new(), Files::new());
-    let (served, parts, _keeper) = start(&world).await;
+    let (served, parts, _maintenance) = start(&world).await;
     let client = served.client().await;
     let store = client.store("users").await.unwrap();
     fill(&store).await;
     let file = files.text("one.csv", "id,name\nann,pushed\n");
-    let (pushing, held_up) = held_up(&parts, divide(&file, 4), 4);
+    let (push_task, held_up) = held_up(&parts, divide(&file, 4), 4);
     held_up.wait().await;
     for (key, met) in [("ann", true), ("old-7", false), ("nobody", true)] {
         let write = store.upsert(key).set("name", "mine").if_absent().send().await.unwrap();
@@ -220,9 +216,10 @@ async fn what_ends_differently_on_its_way_is_told_and_what_cannot_be_meanwhile_i
         );
     }
     held_up.go_on();
-    let pushed = pushing.await.unwrap().unwrap();
+    let pushed = push_task.await.unwrap().unwrap();
+    let changed = pushed.changed_outcomes.iter();
     let happened: BTreeSet<_> =
-        pushed.changed_outcomes.iter().map(|it| it.outcome.verdict == Verdict::Applied).collect();
+        changed.map(|it| it.outcome.condition == ConditionOutcome::Applied).collect();
     assert_eq!(
         (pushed.changed_outcomes.len(), happened.len()),
         (2, 2),
@@ -244,18 +241,18 @@ async fn what_ends_differently_on_its_way_is_told_and_what_cannot_be_meanwhile_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
+async fn repeated_repartitions_remove_old_logs_after_their_window() {
     let (world, files) = (World::new(), Files::new());
     let (served, mut parts) = world.start().await;
-    parts.kept.options.rollback_window = Duration::from_millis(200);
-    let _keeper = Snapshots::keep(parts.kept.clone());
+    parts.service.options.rollback_window = Duration::from_millis(200);
+    let _maintenance = Snapshots::maintain(parts.service.clone());
     let store = served.client().await.store("users").await.unwrap();
     fill(&store).await;
     let follower = reader(&served.address, "users").await;
     for (number, count) in [(2, 5), (3, 2), (4, PARTITIONS)] {
         let text = format!("id,name\nann,version {number}\n");
         let file = files.text(&format!("{number}.csv"), &text);
-        let before = definition(&parts).written().store;
+        let before = definition(&parts).write_logs().store;
         let pushed = parts.push(&divide(&file, count), quiet).await.unwrap();
         assert_eq!((pushed.version, pushed.partitions), (VersionNumber(number), count));
         let write = store.upsert("bob").set("name", "mine").send().await.unwrap();
@@ -268,14 +265,14 @@ async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
         })
         .await;
         // Document versions exceed all earlier ones, whichever partition the document was in.
-        let versions = definition(&parts).versions.live().logs.moves;
+        let versions = definition(&parts).versions.live().logs.repartition_count;
         assert_eq!(u32::from(versions), number - 1);
     }
     let store_id: StoreId = store.definition().store;
     served.client().await.delete_store("users").await.unwrap();
     eventually("its last logs are gone", async || {
         let mut are_gone = true;
-        for logs in parts.kept.context.catalog.catalog().store(store_id).unwrap().logs() {
+        for logs in parts.service.context.catalog.catalog().store(store_id).unwrap().logs() {
             are_gone &= world.log.bounds(first_of(logs)).await.is_err();
         }
         are_gone
@@ -286,26 +283,26 @@ async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
 /// Pushes until the version is in the definition, while no process completes the repartition.
 async fn known(parts: &PushParts, ask: &Push) {
     let (own, ask) = (parts.clone(), ask.clone());
-    let pushing = tokio::spawn(async move { own.push(&ask, quiet).await });
-    eventually("the version is known", async || definition(parts).versions.is_moving()).await;
-    pushing.abort();
-    assert!(pushing.await.unwrap_err().is_cancelled());
+    let push_task = tokio::spawn(async move { own.push(&ask, quiet).await });
+    eventually("the version is known", async || definition(parts).versions.is_repartitioning())
+        .await;
+    push_task.abort();
+    assert!(push_task.await.unwrap_err().is_cancelled());
 }
 
-/// Holds writes for a version, as the snapshot service does in a repartition.
-async fn hold_writes(parts: &PushParts, number: VersionNumber) {
-    let (log, at) = (&*parts.kept.context.log, PartitionRef::CONTROL);
-    let log_id = open_log(log, &*parts.kept.context.entropy, at).await.unwrap();
-    let held = definition(parts).with_writes_to(number).unwrap();
-    let body = EntryBody::Control(ControlRecord::Define(Box::new(held)));
-    let (epoch, schema_version) = (Epoch(0), SchemaVersion(0));
-    let entry = Entry { log_id, epoch, schema_version, source: None, body };
+/// Pauses writes for a version, as the snapshot service does in a repartition.
+async fn pause_writes(parts: &PushParts, number: VersionNumber) {
+    let (log, at) = (&*parts.service.context.log, PartitionRef::CONTROL);
+    let log_id = open_log(log, &*parts.service.context.entropy, at).await.unwrap();
+    let paused = definition(parts).with_writes_to(number).unwrap();
+    let body = EntryBody::Control(ControlRecord::Define(Box::new(paused)));
+    let entry = Entry::original(log_id, SchemaVersion(0), body);
     log.append(at, encode_entry(&entry).unwrap()).await.unwrap();
-    eventually("writes are held", async || definition(parts).versions.are_held()).await;
+    eventually("writes are paused", async || definition(parts).versions.writes_paused()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_is_live_no_sooner_than_all_is_there_whoever_asks_for_it() {
+async fn version_is_activated_only_after_all_entries_are_forwarded() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let store = served.client().await.store("users").await.unwrap();
@@ -313,26 +310,26 @@ async fn a_version_is_live_no_sooner_than_all_is_there_whoever_asks_for_it() {
     let ask = divide(&files.text("one.csv", "id,name\nann,pushed\n"), 4);
     known(&parts, &ask).await;
     store.upsert("bob").set("name", "mine").send().await.unwrap();
-    hold_writes(&parts, VersionNumber(2)).await;
-    let early = parts.make_live("users", VersionNumber(2)).await.unwrap_err();
+    pause_writes(&parts, VersionNumber(2)).await;
+    let early = parts.activate_version("users", VersionNumber(2)).await.unwrap_err();
     assert_eq!(early.code(), ErrorCode::Conflict, "{early}");
     // The same push is resumed, and waits until a process completes the repartition.
     let own = parts.clone();
     let mut again = tokio::spawn(async move { own.push(&ask, quiet).await });
     let early = tokio::time::timeout(Duration::from_secs(1), &mut again).await;
     assert!(early.is_err(), "{early:?}");
-    assert!(definition(&parts).versions.are_held());
-    let _keeper = Snapshots::keep(parts.kept.clone());
+    assert!(definition(&parts).versions.writes_paused());
+    let _maintenance = Snapshots::maintain(parts.service.clone());
     assert_eq!(again.await.unwrap().unwrap().version, VersionNumber(2));
     let fresh = reader(&served.address, "users").await;
     for (key, wanted) in [("ann", Some(name("pushed"))), ("bob", Some(name("mine")))] {
-        fresh.get_with(&Read::latest(LONG), key).await.unwrap();
+        fresh.get_document_with(&ReadOptions::latest(LONG), key).await.unwrap();
         assert_eq!(held(&fresh, key), wanted);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_whose_version_others_make_live_meanwhile_leaves_the_one_before() {
+async fn push_whose_version_is_activated_elsewhere_leaves_the_previous_version() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let store = served.client().await.store("users").await.unwrap();
@@ -341,12 +338,12 @@ async fn a_push_whose_version_others_make_live_meanwhile_leaves_the_one_before()
     known(&parts, &ask).await;
     let write = store.upsert("ann").set("name", "mine").if_absent().send().await.unwrap();
     assert_eq!(write.result, WriteResult::Applied);
-    let (pushing, held_up) = held_up(&parts, ask, 4);
+    let (push_task, held_up) = held_up(&parts, ask, 4);
     held_up.wait().await;
-    let _keeper = Snapshots::keep(parts.kept.clone());
+    let _maintenance = Snapshots::maintain(parts.service.clone());
     eventually("it is live", async || live_of(&parts).0 == 2).await;
     held_up.go_on();
-    let pushed = pushing.await.unwrap().unwrap();
+    let pushed = push_task.await.unwrap().unwrap();
     assert_eq!((pushed.version, pushed.changed_outcomes.len()), (VersionNumber(2), 1));
     assert_eq!(live_of(&parts), (2, vec![1, 2]));
 }

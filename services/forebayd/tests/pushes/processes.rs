@@ -19,13 +19,13 @@ pub fn start(folder: &Path, listen: &str) -> Daemon {
     Daemon::start(&arguments, listen)
 }
 
-fn request(files: &Path) -> v1::PushRequest {
-    v1::PushRequest {
+fn request(files: &Path) -> v1::PushFilesRequest {
+    v1::PushFilesRequest {
         store: "users".to_owned(),
         push_as: Some("users-2".to_owned()),
         inputs: vec![url(files)],
         key_column: "id".to_owned(),
-        ..v1::PushRequest::default()
+        ..v1::PushFilesRequest::default()
     }
 }
 
@@ -33,11 +33,11 @@ fn request(files: &Path) -> v1::PushRequest {
 /// address.
 pub async fn killed_at(
     node: Daemon,
-    request: v1::PushRequest,
-    is_there: impl Fn(&v1::PushResponse) -> bool,
-) -> (v1::PushResponse, String) {
+    request: v1::PushFilesRequest,
+    is_there: impl Fn(&v1::PushFilesResponse) -> bool,
+) -> (v1::PushFilesResponse, String) {
     let mut client = PushesClient::connect(format!("http://{}", node.address)).await.unwrap();
-    let mut told = client.push(request).await.unwrap().into_inner();
+    let mut told = client.push_files(request).await.unwrap().into_inner();
     let first = told.message().await.unwrap().unwrap();
     let mut last = first.clone();
     while !is_there(&last) {
@@ -56,7 +56,7 @@ fn push(node: &str, more: &[&str]) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_goes_on_over_kills() {
+async fn push_resumes_after_kills() {
     let (folder, files) = (tempfile::tempdir().unwrap(), Files::new());
     let parts = files.parts(8);
     let mut node = start(folder.path(), "127.0.0.1:0");
@@ -73,7 +73,7 @@ async fn a_push_goes_on_over_kills() {
         assert!(store(&node.address, "users-2").await.is_err());
     }
     for partitions in 1..PARTITIONS {
-        let is_there = |told: &v1::PushResponse| told.partitions_done >= partitions;
+        let is_there = |told: &v1::PushFilesResponse| told.partitions_done >= partitions;
         let (_, address) = killed_at(node, request(&parts), is_there).await;
         node = start(folder.path(), &address);
         assert!(store(&node.address, "users-2").await.is_err());
@@ -91,8 +91,8 @@ async fn a_push_goes_on_over_kills() {
 async fn killed_before_it_is_live(node: Daemon, files: &Path) -> Result<String, Daemon> {
     let users = store(&node.address, "users").await.unwrap();
     let mut client = PushesClient::connect(format!("http://{}", node.address)).await.unwrap();
-    let ask = v1::PushRequest { push_as: None, ..request(files) };
-    let mut told = client.push(ask).await.unwrap().into_inner();
+    let ask = v1::PushFilesRequest { push_as: None, ..request(files) };
+    let mut told = client.push_files(ask).await.unwrap().into_inner();
     // The push continues while a client listens.
     let listening =
         tokio::spawn(async move { while told.message().await.is_ok_and(|it| it.is_some()) {} });
@@ -112,7 +112,7 @@ async fn killed_before_it_is_live(node: Daemon, files: &Path) -> Result<String, 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_that_is_killed_before_its_version_is_live_goes_on_and_makes_no_second_one() {
+async fn push_killed_before_activation_resumes_without_a_second_version() {
     const ATTEMPTS: usize = 8;
     let (folder, files) = (tempfile::tempdir().unwrap(), Files::new());
     let parts = files.parts(2);
@@ -144,7 +144,7 @@ async fn a_push_that_is_killed_before_its_version_is_live_goes_on_and_makes_no_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_command_says_what_is_wrong() {
+async fn push_command_reports_its_errors() {
     let (folder, files) = (tempfile::tempdir().unwrap(), Files::new());
     let node = start(folder.path(), "127.0.0.1:0");
     let data = folder.path().join("other");
@@ -156,8 +156,8 @@ async fn the_command_says_what_is_wrong() {
     for (node, more, words) in [
         (&node, &["--to", "new", "nowhere.csv"][..], "name a file or a folder"),
         (&node, &["--to", "users", file], "exists already"),
-        (&node, &["--to", "new", "--null-rate-max", "age", file], "FIELD=RATE"),
-        (&node, &["--to", "new", "--rows-max", "5", file], "rows, not 0 to 5"),
+        (&node, &["--to", "new", "--max-null-rate", "age", file], "FIELD=RATE"),
+        (&node, &["--to", "new", "--max-rows", "5", file], "rows, not 0 to 5"),
         (&node, &["--to", "new", "--format", "parquet", file], "the file is not Parquet"),
         (&node, &["--to", "new", "--partitions", "0", file], "at least 1 partition"),
         (&bare, &["--to", "new", file], "--snapshots"),
@@ -166,8 +166,31 @@ async fn the_command_says_what_is_wrong() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && told.contains(words), "{more:?}: {told}");
     }
-    let more = ["--to", "new", "--ignore", "score,seen", "--rows-min", "5", file];
+    let more = ["--to", "new", "--ignore", "score,seen", "--min-rows", "5", file];
     assert!(push(&node.address, &more).status.success());
     let has = |name: &str| ["member", "age", "name"].contains(&name);
     assert_is_whole(&reader(&node.address, "new").await, has);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_command_lists_activates_rolls_back_and_drops() {
+    let (folder, files) = (tempfile::tempdir().unwrap(), Files::new());
+    let node = start(folder.path(), "127.0.0.1:0");
+    let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
+    client.create_store(&spec()).await.unwrap();
+    let version = |arguments: &[&str]| {
+        let mut command = Command::new(FOREBAYD);
+        command.arg("version").args(arguments);
+        let output = command.args(["--node", &node.address, "--store", "users"]).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    };
+    let refused = version(&["rollback"]).unwrap_err();
+    assert!(refused.contains("no version before the live one"), "{refused}");
+    let output = push(&node.address, &[files.parts(2).to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(version(&["list"]).unwrap(), "1\n2  live\n");
+    assert_eq!(version(&["rollback"]).unwrap(), "1  live\n2\n");
+    assert_eq!(version(&["activate", "2"]).unwrap(), "1\n2  live\n");
+    assert_eq!(version(&["drop", "1"]).unwrap(), "2  live\n");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::reads::{CheckpointOptions, Read};
+use forebay::reads::{CheckpointOptions, ReadOptions};
 use forebay::schema::{Alteration, FieldSpec, FieldType, KeyValue, StoreOptions, Value};
 use forebay::writes::{Token, WriteResult};
 use forebay::{Reader, ReaderOptions, Store};
@@ -14,15 +14,15 @@ use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionId, PartitionRef};
-use forebay_core::outcome::Verdict;
+use forebay_core::outcome::ConditionOutcome;
 use forebay_core::versions::VersionNumber;
 use forebay_entries::CatalogFollower;
 use forebay_log::faulty::{FaultRates, FaultyLog};
 use forebay_snapshot_service::{PushParts, PushProgress, PushResult, SnapshotOptions};
 
 use crate::files::{Files, ROWS, expected};
-use crate::served::{Served, is_caught_up};
-use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, push, quiet, reader};
+use crate::served_node::{ServedNode, is_caught_up};
+use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, maintain, push, quiet, reader};
 
 /// Returns a push that replaces the store's documents.
 pub fn replace(files: &std::path::Path) -> Push {
@@ -61,7 +61,7 @@ pub async fn answers(reader: &Reader, key: &str, wanted: Option<BTreeMap<String,
 /// Returns a document as the shards have it.
 pub async fn in_shard(store: &Store, key: &str) -> forebay_core::Result<Option<Option<Value>>> {
     let field = store.definition().field("name").unwrap().id;
-    let found = store.ordered().unwrap().get(&Read::local(), key).await?;
+    let found = store.ordered().unwrap().get(&ReadOptions::local(), key).await?;
     Ok(found.map(|document| document.value(field).cloned()))
 }
 
@@ -80,8 +80,8 @@ pub async fn shards_answer(store: &Store, key: &str, wanted: Option<Option<Value
 }
 
 pub fn live_of(parts: &PushParts) -> (u32, Vec<u32>) {
-    let catalog = parts.kept.context.catalog.catalog();
-    let versions = &catalog.by_name("users").unwrap().definition.versions;
+    let catalog = parts.service.context.catalog.catalog();
+    let versions = &catalog.store_by_name("users").unwrap().definition.versions;
     let all = versions.all().iter().map(|version| version.number.0).collect();
     (versions.live().number.0, all)
 }
@@ -99,10 +99,27 @@ pub async fn write_on(store: Store, stop: Arc<AtomicBool>, written: Arc<AtomicU6
     }
 }
 
+/// Returns, for each document of [`write_on`], whether a reader has it; the last one is there.
+pub fn found_writes(reader: &Reader, written: u64) -> Vec<bool> {
+    let found = |number| held(reader, &format!("more-{number}")).is_some();
+    let found: Vec<bool> = (0..written).map(found).collect();
+    assert!(found.last().is_some_and(|last| *last), "the last write");
+    found
+}
+
+/// Asserts that a reader and the shards have exactly these documents of [`write_on`].
+pub async fn assert_writes(reader: &Reader, store: &Store, found: &[bool]) {
+    for (number, found) in found.iter().enumerate() {
+        let key = format!("more-{number}");
+        assert_eq!(held(reader, &key).is_some(), *found, "{key}");
+        assert_eq!(in_shard(store, &key).await.unwrap().is_some(), *found, "{key}");
+    }
+}
+
 /// Proves that a store can be altered while the files of a push are read: the position of the
 /// pushed version comes after the alteration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_altered_amid_a_push_has_the_pushed_documents() {
+async fn store_altered_during_a_push_has_the_pushed_documents() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let client = served.client().await;
@@ -135,7 +152,7 @@ async fn a_store_that_is_altered_amid_a_push_has_the_pushed_documents() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read() {
+async fn push_replaces_the_documents_during_writes_and_reads() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let client = served.client().await;
@@ -168,15 +185,8 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
         assert_eq!(held(reader, "old-7"), None);
     }
     // The writes since the push are there, and no document from before.
-    let has: Vec<bool> =
-        (0..written).map(|number| held(&old, &format!("more-{number}")).is_some()).collect();
-    assert!(has.last().is_some_and(|last| *last), "the last write");
-    for number in 0..written {
-        let key = format!("more-{number}");
-        assert_eq!(held(&fresh, &key).is_some(), has[number as usize], "{key}");
-        assert_eq!(in_shard(&store, &key).await.unwrap().is_some(), has[number as usize], "{key}");
-    }
-    // Earlier writes settle as before, since the log is the same.
+    assert_writes(&fresh, &store, &found_writes(&old, written)).await;
+    // Earlier writes are resolved as before, since the log is the same.
     old.await_token(&old_token, LONG).await.unwrap();
 
     assert_eq!(pushed.changed_outcomes, []);
@@ -184,31 +194,34 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
     for reader in [&old, &fresh] {
         assert_eq!(reader.schema().definition.store, store.definition().store);
     }
+    assert_rollback(&parts, &store, &old, written).await;
+}
 
-    // A rollback finds all earlier documents, and all writes since.
-    alter(&parts, 1).await;
+/// Proves that a rollback finds all earlier documents, and all writes since.
+async fn assert_rollback(parts: &PushParts, store: &Store, old: &Reader, written: u64) {
+    alter(parts, 1).await;
     // A latest read answers from the live version, whichever version the reader answered from
     // before.
-    let latest = old.get_with(&Read::latest(LONG), "old-7").await.unwrap();
+    let latest = old.get_document_with(&ReadOptions::latest(LONG), "old-7").await.unwrap();
     assert!(latest.is_some());
-    assert_eq!(held(&old, "old-7"), Some(name("before")));
-    shards_answer(&store, "old-7", Some(Some(Value::String("before".to_owned())))).await;
+    assert_eq!(held(old, "old-7"), Some(name("before")));
+    shards_answer(store, "old-7", Some(Some(Value::String("before".to_owned())))).await;
     for number in 0..written {
-        assert_eq!(held(&old, &format!("more-{number}")), Some(name("more")), "more-{number}");
+        assert_eq!(held(old, &format!("more-{number}")), Some(name("more")), "more-{number}");
     }
     let write = store.upsert("both").set("name", "both").send().await.unwrap();
     old.await_token(&write.token, LONG).await.unwrap();
-    assert_eq!(held(&old, "both"), Some(name("both")));
-    alter(&parts, 2).await;
-    assert!(old.get_with(&Read::latest(LONG), "old-7").await.unwrap().is_none());
-    answers(&old, "both", Some(name("both"))).await;
+    assert_eq!(held(old, "both"), Some(name("both")));
+    alter(parts, 2).await;
+    assert!(old.get_document_with(&ReadOptions::latest(LONG), "old-7").await.unwrap().is_none());
+    answers(old, "both", Some(name("both"))).await;
 }
 
 /// Reads documents of all partitions together, and asserts that they are always of one version;
 /// returns the number of version changes.
 pub fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
     let keys: Vec<String> = (0..64).map(|number| format!("user-{number}")).collect();
-    let handle = reader.handle_of_own_type("age").unwrap();
+    let handle = reader.field("age").unwrap();
     let (mut is_new, mut changes) = (false, 0);
     loop {
         // The state when `stop` is set is read, too.
@@ -229,12 +242,12 @@ pub fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
 }
 
 async fn alter(parts: &PushParts, live: u32) {
-    parts.make_live("users", VersionNumber(live)).await.unwrap();
+    parts.activate_version("users", VersionNumber(live)).await.unwrap();
     assert_eq!(live_of(parts).0, live);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behind() {
+async fn writes_before_a_push_are_gone_however_far_replicators_lag() {
     for partitions in [None, Some(PARTITIONS + 1)] {
         let (World { log: sound, clock, objects, folder }, files) = (World::new(), Files::new());
         let (entropy, rates) = (Arc::new(SystemEntropy), FaultRates::default());
@@ -243,10 +256,11 @@ async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behi
         let (served, mut parts) = world.start().await;
         // This service completes the repartition.
         let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
-        let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+        let _maintenance = maintain(&served, options);
         // Only the replicator lags.
-        parts.kept.context.catalog = Arc::new(CatalogFollower::start(Arc::clone(&sound), entropy));
-        parts.kept.context.log = sound;
+        parts.service.context.catalog =
+            Arc::new(CatalogFollower::start(Arc::clone(&sound), entropy));
+        parts.service.context.log = sound;
         let store = served.client().await.store("users").await.unwrap();
         fill(&store).await;
         shards_answer(&store, "old-7", Some(Some(Value::String("before".to_owned())))).await;
@@ -261,11 +275,11 @@ async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behi
         assert!(late.send().await.unwrap().results.iter().all(Result::is_ok));
         let file = files.text("one.csv", "id,name\nann,pushed\n");
         let ask = Push { partitions, ..replace(&file) };
-        let pushing = tokio::spawn(async move { parts.push(&ask, quiet).await });
+        let push_task = tokio::spawn(async move { parts.push(&ask, quiet).await });
         // Time in which the push could mistake the replicator for one that has everything.
         tokio::time::sleep(Duration::from_millis(300)).await;
         log.set_rates(rates);
-        pushing.await.unwrap().unwrap();
+        push_task.await.unwrap().unwrap();
 
         let fresh = reader(&served.address, "users").await;
         assert_eq!(held(&fresh, "ann"), Some(name("pushed")));
@@ -277,13 +291,13 @@ async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conditional_changes_that_end_differently_are_told() {
+async fn conditional_changes_with_differing_outcomes_are_reported() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let store = served.client().await.store("users").await.unwrap();
     fill(&store).await;
     let file = files.text("one.csv", "id,name\nann,pushed\n");
-    let (pushing, held_up) = held_up(&parts, replace(&file), PARTITIONS);
+    let (push_task, held_up) = held_up(&parts, replace(&file), PARTITIONS);
     held_up.wait().await;
     // The live version has no such document, and the other one has it; and vice versa.
     for (key, met) in [("ann", true), ("old-7", false), ("nobody", true)] {
@@ -295,10 +309,10 @@ async fn conditional_changes_that_end_differently_are_told() {
         );
     }
     held_up.go_on();
-    let mut flipped = pushing.await.unwrap().unwrap().changed_outcomes;
+    let mut flipped = push_task.await.unwrap().unwrap().changed_outcomes;
     flipped.sort_by_key(|change| change.outcome.sequence);
     let happened: Vec<_> =
-        flipped.iter().map(|it| it.outcome.verdict == Verdict::Applied).collect();
+        flipped.iter().map(|it| it.outcome.condition == ConditionOutcome::Applied).collect();
     let fresh = reader(&served.address, "users").await;
     assert_eq!(held(&fresh, "ann"), Some(name("pushed")));
     assert_eq!(held(&fresh, "old-7"), Some(name("mine")));
@@ -330,10 +344,10 @@ impl HeldUp {
     }
 }
 
-type Pushing = tokio::task::JoinHandle<forebay_core::Result<PushResult>>;
+type PushTask = tokio::task::JoinHandle<forebay_core::Result<PushResult>>;
 
 /// Starts a push that is held once this many partitions are built.
-pub fn held_up(parts: &PushParts, ask: Push, partitions: u32) -> (Pushing, HeldUp) {
+pub fn held_up(parts: &PushParts, ask: Push, partitions: u32) -> (PushTask, HeldUp) {
     let (parts, held_up) = (parts.clone(), HeldUp::default());
     let holds = held_up.clone();
     let pushing = async move {
@@ -348,7 +362,7 @@ pub fn held_up(parts: &PushParts, ask: Push, partitions: u32) -> (Pushing, HeldU
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_outlive_restarts_and_go_one_behind_the_other() {
+async fn versions_survive_restarts_and_are_removed_one_after_another() {
     let (world, files) = (World::new(), Files::new());
     let (mut served, mut parts) = world.start().await;
     let store = served.client().await.store("users").await.unwrap();
@@ -364,7 +378,7 @@ async fn versions_outlive_restarts_and_go_one_behind_the_other() {
         assert_eq!(held(&fresh, "old-7"), None);
 
         served.end().await;
-        (served, parts) = world.restart(parts.kept.snapshots.clone()).await;
+        (served, parts) = world.restart(parts.service.snapshots.clone()).await;
         let store = served.client().await.store("users").await.unwrap();
         let value = Value::String(format!("version {version}"));
         shards_answer(&store, "ann", Some(Some(value))).await;
@@ -373,7 +387,7 @@ async fn versions_outlive_restarts_and_go_one_behind_the_other() {
         let status = served.replica(store.definition().store, is_caught_up).await;
         assert_eq!(status.partitions.len(), PARTITIONS as usize);
     }
-    let gone = parts.make_live("users", VersionNumber(2)).await.unwrap_err();
+    let gone = parts.activate_version("users", VersionNumber(2)).await.unwrap_err();
     assert_eq!(gone.code(), ErrorCode::NotFound, "{gone}");
     let live = parts.drop_version("users", VersionNumber(4)).await.unwrap_err();
     assert_eq!(live.code(), ErrorCode::InvalidArgument, "{live}");
@@ -382,13 +396,13 @@ async fn versions_outlive_restarts_and_go_one_behind_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_goes_once_the_time_to_go_back_is_over() {
+async fn version_is_removed_after_its_rollback_window() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start().await;
     let window = Duration::from_millis(500);
     let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
     let options = SnapshotOptions { rollback_window: window, ..options };
-    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let _maintenance = maintain(&served, options);
     let store = served.client().await.store("users").await.unwrap();
     fill(&store).await;
     parts.push(&replace(&files.text("one.csv", "id,name\nann,pushed\n")), quiet).await.unwrap();
@@ -413,14 +427,14 @@ async fn a_version_goes_once_the_time_to_go_back_is_over() {
 /// Proves that the clocks of the node, its log and the object store do not affect how long a
 /// version is retained, even if they jump far forward and back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clocks_that_jump_over_the_time_to_go_back_take_no_version_away() {
+async fn clock_jumps_beyond_the_rollback_window_remove_no_version() {
     const HOUR: Duration = Duration::from_secs(3_600);
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
     let (world, files) = (World::at(clock.clone()), Files::new());
     let (served, parts) = world.start().await;
     let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
-    let options = SnapshotOptions { collect_every: Duration::from_millis(50), ..options };
-    let kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let options = SnapshotOptions { collect_interval: Duration::from_millis(50), ..options };
+    let kept = maintain(&served, options);
     let store = served.client().await.store("users").await.unwrap();
     fill(&store).await;
     for (version, (hours, is_back)) in (2..).zip([(48, false), (96, true), (25, false)]) {
@@ -434,11 +448,11 @@ async fn clocks_that_jump_over_the_time_to_go_back_take_no_version_away() {
         let hours = i64::from(hours) * if is_back { -1 } else { 1 };
         clock.advance_micros(hours * HOUR.as_micros() as i64);
         // The snapshot service has checked, built and collected since.
-        let built = kept.counts().built;
+        let built = kept.counts().snapshots_built;
         let write = store.upsert("late").set("name", format!("late {version}"));
         write.send().await.unwrap();
         let wait = async {
-            while kept.counts().built < built + 2 {
+            while kept.counts().snapshots_built < built + 2 {
                 let write = store.upsert("more").set("name", "more");
                 write.send().await.unwrap();
                 tokio::time::sleep(Duration::from_millis(300)).await;
@@ -462,7 +476,7 @@ async fn logs_are_trimmed_behind_all_versions() {
     let (world, files) = (World::new(), Files::new());
     let (served, parts) = world.start_with(Some(0)).await;
     let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
-    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let _maintenance = maintain(&served, options);
     let store = served.client().await.store("users").await.unwrap();
     fill(&store).await;
     let ask = replace(&files.parts(2));
@@ -504,7 +518,11 @@ async fn logs_are_trimmed_behind_all_versions() {
     }
     assert_eq!(expected(1).len(), 7);
     assert!(
-        reader(&served.address, "users").await.get(KeyValue::String("nobody")).unwrap().is_none()
+        reader(&served.address, "users")
+            .await
+            .get_document(KeyValue::String("nobody"))
+            .unwrap()
+            .is_none()
     );
 }
 
@@ -545,7 +563,7 @@ fn versions_in(dir: &std::path::Path) -> usize {
 struct LongNames {
     files: Files,
     dir: tempfile::TempDir,
-    served: Served,
+    served: ServedNode,
     parts: PushParts,
     store: Store,
     token: Token,
@@ -595,7 +613,7 @@ impl LongNames {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_that_are_mostly_alike_share_the_memory_of_a_reader() {
+async fn similar_versions_share_the_memory_of_a_reader() {
     let names = LongNames::new().await;
     let (first, beside) = (names.reader().await, names.reader().await);
     has_names(&first, 0).await;
@@ -638,7 +656,7 @@ async fn versions_that_are_mostly_alike_share_the_memory_of_a_reader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_that_borrows_outlives_a_restart_of_the_machine_and_nothing_else_stays() {
+async fn record_sharing_version_survives_a_machine_restart_without_leftovers() {
     let names = LongNames::new().await;
     let reader = names.reader().await;
     has_names(&reader, 0).await;
@@ -646,7 +664,7 @@ async fn a_version_that_borrows_outlives_a_restart_of_the_machine_and_nothing_el
     has_names(&reader, 1).await;
     let write = names.store.upsert("more").set("name", "more").send().await.unwrap();
     reader.await_token(&write.token, LONG).await.unwrap();
-    reader.shut_down(LONG).await.unwrap();
+    reader.close(LONG).await.unwrap();
     // A reboot: the copies in memory are gone, and none of the files on disk shares records.
     for entry in std::fs::read_dir(names.dir.path()).unwrap() {
         let path = entry.unwrap().path();
@@ -662,7 +680,7 @@ async fn a_version_that_borrows_outlives_a_restart_of_the_machine_and_nothing_el
     // A version that is dropped while no reader runs is removed by the next reader.
     names.push(2).await;
     has_names(&reader, 2).await;
-    reader.shut_down(LONG).await.unwrap();
+    reader.close(LONG).await.unwrap();
     assert_eq!(versions_in(names.dir.path()), 2);
     names.parts.drop_version("users", VersionNumber(2)).await.unwrap();
     let reader = names.reader().await;

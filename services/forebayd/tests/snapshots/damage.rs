@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use forebay::reads::{CheckpointOptions, Read};
+use forebay::reads::{CheckpointOptions, ReadOptions};
 use forebay::writes::Token;
 use forebay::{ErrorCode, Reader, ReaderOptions};
 use forebay_core::id::Offset;
@@ -13,9 +13,11 @@ use forebay_snapshot::{ChunkId, Manifest};
 use forebay_snapshot_service::Snapshots;
 use tempfile::TempDir;
 
-use crate::served::Served;
-use crate::users::{Held, LONG, PARTITIONS, assert_holds, partitions, reader, snapshots, write};
-use crate::{World, full_disk, made, options, trimmed};
+use crate::served_node::ServedNode;
+use crate::users::{
+    ExpectedDocuments, LONG, PARTITIONS, assert_holds, partitions, reader, snapshots, write,
+};
+use crate::{World, full_disk, made, maintain, options, trimmed};
 
 const KEYS: i64 = 3_000;
 
@@ -36,20 +38,20 @@ async fn first_chunks(world: &World, of: &[Manifest]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_chunk_is_lost_the_next_snapshot_is_whole_again() {
+async fn snapshot_after_a_lost_chunk_is_whole_again() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, _kept) = world.start(data.path(), Duration::from_millis(100)).await;
     let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    write(&store, &mut held, 0..KEYS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    write(&store, &mut expected, 0..KEYS, 0).await;
     let first = snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
     trimmed(&world.log, &store).await;
     for name in first_chunks(&world, &first).await {
         world.objects.lose(&name).await;
     }
     // This few changes would normally become a delta.
-    let token = write(&store, &mut held, 0..100, 5).await;
+    let token = write(&store, &mut expected, 0..100, 5).await;
     let lost: Vec<_> = first.iter().map(|manifest| manifest.base.chunks[0]).collect();
     let is_whole = |newest: &Manifest| !lost.contains(&newest.base.chunks[0]);
     for newest in snapshots(&world.store, &store, is_whole).await {
@@ -57,7 +59,7 @@ async fn where_a_chunk_is_lost_the_next_snapshot_is_whole_again() {
             world.store.partition(newest.at).chunk(*chunk).await.unwrap();
         }
     }
-    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..KEYS);
+    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..KEYS);
 }
 
 /// Flips a bit in the middle of an object.
@@ -69,13 +71,13 @@ async fn damage(world: &World, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shared_chunk_that_is_damaged_where_it_lies_is_found_and_written_anew() {
+async fn damaged_shared_chunk_is_found_and_written_again() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, _kept) = world.start(data.path(), Duration::from_millis(50)).await;
     let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    write(&store, &mut held, 0..KEYS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    write(&store, &mut expected, 0..KEYS, 0).await;
     let first = snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
     let damaged: Vec<_> = first.iter().map(|manifest| manifest.base.chunks[0]).collect();
     for name in first_chunks(&world, &first).await {
@@ -86,7 +88,7 @@ async fn a_shared_chunk_that_is_damaged_where_it_lies_is_found_and_written_anew(
     let healed = async {
         for round in 1.. {
             // This few changes always become a delta.
-            token = Some(write(&store, &mut held, 0..4, round).await);
+            token = Some(write(&store, &mut expected, 0..4, round).await);
             tokio::time::sleep(Duration::from_millis(60)).await;
             let mut left = 0;
             for at in partitions(&store) {
@@ -116,72 +118,72 @@ async fn a_shared_chunk_that_is_damaged_where_it_lies_is_found_and_written_anew(
     assert!(shared > 2, "none shared it");
     assert!(longest < SNAPSHOT_DELTAS_MAX / 2, "it went by itself: {longest}");
     let begun = reader(&served.address, &world.store, &token.unwrap()).await;
-    assert_holds(&begun, &held, 0..KEYS);
+    assert_holds(&begun, &expected, 0..KEYS);
     for at in begun.status().partitions {
         assert_eq!((at.counts.bootstraps > 0, at.counts.bootstraps_failed), (true, 0), "{at:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_no_manifest_can_be_read_any_more_the_next_snapshot_is_whole() {
+async fn snapshot_after_unreadable_manifests_is_whole() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, kept) = world.start(data.path(), Duration::from_millis(50)).await;
     let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    write(&store, &mut held, 0..KEYS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    write(&store, &mut expected, 0..KEYS, 0).await;
     snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
     drop(kept);
     for name in world.objects.names().await.iter().filter(|name| name.ends_with(".manifest")) {
         damage(&world, name).await;
     }
-    let token = write(&store, &mut held, 0..100, 5).await;
+    let token = write(&store, &mut expected, 0..100, 5).await;
     let options = options(Duration::from_millis(50));
-    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let _maintenance = maintain(&served, options);
     for newest in snapshots(&world.store, &store, |_| true).await {
         assert!(newest.base.documents > 1_400, "{newest:?}");
     }
-    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..KEYS);
+    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..KEYS);
 }
 
 /// A node whose store has one snapshot of each partition, with all of its documents, and a log that
 /// was trimmed up to the snapshots.
-struct Trimmed {
+struct TrimmedNode {
     world: World,
-    served: Served,
-    held: Held,
+    served: ServedNode,
+    expected: ExpectedDocuments,
     token: Token,
     first: Vec<Manifest>,
     _kept: Snapshots,
     _data: TempDir,
 }
 
-impl Trimmed {
+impl TrimmedNode {
     async fn start() -> Self {
         let world = World::new();
         let data = tempfile::tempdir().unwrap();
         let snapshots_of = Some(world.store.clone());
-        let served = Served::start_with(&world.log, data.path(), snapshots_of).await;
+        let served = ServedNode::start_with(&world.log, data.path(), snapshots_of).await;
         let store = made(&served.client().await).await;
-        let mut held = Held::new();
-        let token = write(&store, &mut held, 0..KEYS, 0).await;
-        let read = Read::after_token(token.clone(), LONG);
+        let mut expected = ExpectedDocuments::new();
+        let token = write(&store, &mut expected, 0..KEYS, 0).await;
+        let read = ReadOptions::after(token.clone(), LONG);
         for key in 0..50 {
             store.ordered().unwrap().get(&read, key).await.unwrap();
         }
         // There is one snapshot of each partition, and none after it.
         let options = options(Duration::from_secs(3_600));
-        let kept = served.node.keep_snapshots(&served.address, options).unwrap();
+        let kept = maintain(&served, options);
         let first = snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
         trimmed(&world.log, &store).await;
-        Self { world, served, held, token, first, _kept: kept, _data: data }
+        Self { world, served, expected, token, first, _kept: kept, _data: data }
     }
 
     /// Bootstraps a new reader and asserts that it has everything; returns whether a partition's
     /// first attempt failed.
     async fn begin(&self) -> bool {
         let begun = reader(&self.served.address, &self.world.store, &self.token).await;
-        assert_holds(&begun, &self.held, 0..KEYS);
+        assert_holds(&begun, &self.expected, 0..KEYS);
         let partitions = begun.status().partitions;
         assert_eq!(partitions.len(), PARTITIONS as usize);
         assert!(partitions.iter().all(|at| at.counts.bootstraps == 1), "{partitions:?}");
@@ -190,31 +192,31 @@ impl Trimmed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_whose_snapshot_stays_damaged_serves_none_of_it_and_begins_with_a_shard() {
-    let trimmed = Trimmed::start().await;
-    let objects = &trimmed.world.objects;
-    for name in &first_chunks(&trimmed.world, &trimmed.first).await {
+async fn damaged_snapshot_is_not_served_and_the_reader_loads_a_shard() {
+    let node = TrimmedNode::start().await;
+    let objects = &node.world.objects;
+    for name in &first_chunks(&node.world, &node.first).await {
         let whole = objects.bytes(name).await;
         objects.replace(name, whole.slice(..whole.len() / 2)).await;
     }
-    assert!(trimmed.begin().await);
-    for name in &first_chunks(&trimmed.world, &trimmed.first).await {
-        damage(&trimmed.world, name).await;
+    assert!(node.begin().await);
+    for name in &first_chunks(&node.world, &node.first).await {
+        damage(&node.world, name).await;
     }
-    assert!(trimmed.begin().await);
+    assert!(node.begin().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_can_read_no_manifest_begins_with_a_shard() {
-    let trimmed = Trimmed::start().await;
-    let objects = &trimmed.world.objects;
+async fn reader_without_a_readable_manifest_loads_a_shard() {
+    let node = TrimmedNode::start().await;
+    let objects = &node.world.objects;
     let mut names = objects.names().await;
     names.retain(|name| name.ends_with(".manifest"));
     assert_eq!(names.len(), PARTITIONS as usize);
     for name in &names {
-        damage(&trimmed.world, name).await;
+        damage(&node.world, name).await;
     }
-    assert!(trimmed.begin().await);
+    assert!(node.begin().await);
     // The manifests have a format that this build does not know, which no wait resolves.
     for name in &names {
         let mut bytes = objects.bytes(name).await.to_vec();
@@ -222,22 +224,22 @@ async fn a_reader_that_can_read_no_manifest_begins_with_a_shard() {
         bytes[4..6].copy_from_slice(&[0xff, 0xff]);
         objects.replace(name, bytes.into()).await;
     }
-    assert!(!trimmed.begin().await);
+    assert!(!node.begin().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_copy_that_is_made_of_an_image_of_which_a_chunk_is_wrong_serves_none_of_it() {
+async fn shared_copy_of_an_image_with_a_wrong_chunk_is_not_served() {
     let (world, data) = (World::new(), tempfile::tempdir().unwrap());
-    let served = Served::start_with(&world.log, data.path(), Some(world.store.clone())).await;
+    let served = ServedNode::start_with(&world.log, data.path(), Some(world.store.clone())).await;
     let (store, at) = full_disk::made(&served.client().await).await;
     full_disk::put(&store, 0..full_disk::DOCUMENTS).await;
     let ordered = store.ordered().unwrap();
-    let last = async || ordered.get(&Read::local(), full_disk::DOCUMENTS - 1).await;
+    let last = async || ordered.get(&ReadOptions::local(), full_disk::DOCUMENTS - 1).await;
     let is_applied = async || last().await.is_ok_and(|found| found.is_some());
     full_disk::eventually("a shard that has all", is_applied).await;
     // The first snapshot includes everything, so that it is a single image.
     let kept = options(Duration::from_millis(100));
-    let _kept = served.node.keep_snapshots(&served.address, kept).unwrap();
+    let _maintenance = maintain(&served, kept);
     let of = world.store.partition(at);
     let is_trimmed = async || world.log.bounds(at).await.unwrap().start > Offset(0);
     full_disk::eventually("a log that begins behind it", is_trimmed).await;
@@ -256,7 +258,7 @@ async fn a_live_copy_that_is_made_of_an_image_of_which_a_chunk_is_wrong_serves_n
         full_disk::assert_holds(&reader, 0..full_disk::DOCUMENTS);
         let counts = reader.status().partitions[0].counts;
         assert!(counts.bootstraps == 1 && counts.bootstraps_failed > 0, "{counts:?}");
-        reader.shut_down(LONG).await.unwrap();
+        reader.close(LONG).await.unwrap();
         world.objects.replace(&name, whole).await;
     }
 }

@@ -51,7 +51,7 @@ pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 pub async fn made(client: &Client) -> (Store, PartitionRef) {
     let bytes = FieldType::BYTES;
     let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
-    spec.options.log_window_us = Some(0);
+    spec.options.log_retention_us = Some(0);
     let store = client.create_store(&spec).await.unwrap();
     let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
     (store, at)
@@ -76,16 +76,16 @@ async fn held(snapshots: &PartitionSnapshots) -> u64 {
 pub fn assert_holds(reader: &Reader, keys: Range<i64>) {
     let field = reader.schema().definition.field("blob").unwrap().id;
     for key in keys {
-        let document = reader.get(KeyValue::Int64(key)).unwrap().unwrap();
+        let document = reader.get_document(KeyValue::Int64(key)).unwrap().unwrap();
         assert_eq!(document.value(field), Some(&Value::Bytes(value(key))), "{key}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
+async fn reader_on_a_full_disk_reports_it_and_bootstraps_once_there_is_space() {
     let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
         let test = "full_disk::\
-            a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room";
+            reader_on_a_full_disk_reports_it_and_bootstraps_once_there_is_space";
         return run_again_where_mounting_is_permitted(test);
     };
     let world = World::new();
@@ -108,10 +108,10 @@ async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
     })
     .await;
     let status = reader.status().partitions.remove(0);
-    let trouble = status.trouble.unwrap();
-    assert_eq!(trouble.code(), ErrorCode::LimitExceeded, "{trouble}");
-    assert!(trouble.message().contains("no room for a snapshot"), "{trouble}");
-    assert!(reader.get(KeyValue::Int64(1)).is_err(), "it has nothing to answer with");
+    let last_error = status.last_error.unwrap();
+    assert_eq!(last_error.code(), ErrorCode::LimitExceeded, "{last_error}");
+    assert!(last_error.message().contains("no room for a snapshot"), "{last_error}");
+    assert!(reader.get_document(KeyValue::Int64(1)).is_err(), "it has nothing to answer with");
     disk.free();
     reader.await_ready(LONG).await.unwrap();
     assert!(reader.status().partitions[0].counts.bootstraps > 0);
@@ -131,9 +131,9 @@ async fn documents(shard: &mut RemoteShardExport) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shard_whose_disk_gets_full_while_it_is_frozen_loses_nothing() {
+async fn shard_whose_disk_fills_while_frozen_loses_nothing() {
     let Some(disk) = SmallDisk::mount(SHARD_DISK_BYTES) else {
-        let test = "full_disk::a_shard_whose_disk_gets_full_while_it_is_frozen_loses_nothing";
+        let test = "full_disk::shard_whose_disk_fills_while_frozen_loses_nothing";
         return run_again_where_mounting_is_permitted(test);
     };
     let world = World::new();
@@ -147,9 +147,9 @@ async fn a_shard_whose_disk_gets_full_while_it_is_frozen_loses_nothing() {
         RemoteShardExport::freeze(channel, "blobs", None, at.partition, 0).await.unwrap();
 
     disk.fill(SHARD_DISK_BYTES);
-    let failed = kept.counts().failed;
+    let failed = kept.counts().builds_failed;
     put(&store, DOCUMENTS..3 * DOCUMENTS).await;
-    eventually("a build that is refused", async || kept.counts().failed > failed).await;
+    eventually("a build that is refused", async || kept.counts().builds_failed > failed).await;
     assert_eq!(documents(&mut frozen).await, DOCUMENTS as u64);
     assert!(held(&snapshots).await < 3 * DOCUMENTS as u64);
     assert_holds(&reader_of("blobs", &served.address, &world.store).await, 0..3 * DOCUMENTS);
@@ -233,10 +233,10 @@ fn is_full(told: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_on_a_full_disk_refuses_builds_whole_and_takes_them_once_there_is_room() {
+async fn store_on_a_full_disk_refuses_builds_whole_and_accepts_them_later() {
     let Some(disk) = SmallDisk::mount(OBJECTS_DISK_BYTES) else {
         let test = "full_disk::\
-            a_store_on_a_full_disk_refuses_builds_whole_and_takes_them_once_there_is_room";
+            store_on_a_full_disk_refuses_builds_whole_and_accepts_them_later";
         return run_again_where_mounting_is_permitted(test);
     };
     let on_disk = OnDisk::start(&disk);

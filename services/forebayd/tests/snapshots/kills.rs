@@ -7,7 +7,7 @@ use forebay::{Client, ClientOptions};
 use forebay_snapshot::SnapshotStore;
 
 use crate::daemon::Daemon;
-use crate::{Held, LONG, assert_holds, reader, spec, write};
+use crate::{ExpectedDocuments, LONG, assert_holds, reader, spec, write};
 
 const DOCUMENTS: i64 = 300_000;
 
@@ -41,24 +41,24 @@ async fn stored(folder: &Path, wanted: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_builder_that_is_killed_anywhere_leaves_what_counts_and_the_next_one_builds() {
+async fn killed_builder_leaves_valid_snapshots_and_the_next_builder_succeeds() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("file://{}", folder.path().display());
     let mut node = start(data.path(), &url, "127.0.0.1:0");
     let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
     let store = client.create_store(&spec()).await.unwrap();
-    let mut held = Held::new();
-    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    let mut token = write(&store, &mut expected, 0..DOCUMENTS, 0).await;
     for round in 1..=6 {
         // The kill falls in the middle of the next build, at an arbitrary point.
         stored(folder.path(), chunks(folder.path()) + round % 3 + 1).await;
         let address = node.kill();
         node = start(data.path(), &url, &address);
         let keys = DOCUMENTS / 10 * round as i64;
-        token = write(&store, &mut held, keys..keys + 2_000, 10 * round as i64).await;
+        token = write(&store, &mut expected, keys..keys + 2_000, 10 * round as i64).await;
     }
     let snapshots = SnapshotStore::open(&url).unwrap();
     crate::snapshots(&snapshots, &store, |_| true).await;
     let begun = reader(&node.address, &snapshots, &token).await;
-    assert_holds(&begun, &held, 0..DOCUMENTS + 2_000);
+    assert_holds(&begun, &expected, 0..DOCUMENTS + 2_000);
 }

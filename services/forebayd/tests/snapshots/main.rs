@@ -6,8 +6,8 @@ mod daemon;
 mod damage;
 mod full_disk;
 mod kills;
-#[path = "../served/mod.rs"]
-mod served;
+#[path = "../served_node/mod.rs"]
+mod served_node;
 mod skew;
 #[path = "../small_disk/mod.rs"]
 mod small_disk;
@@ -29,12 +29,14 @@ use forebay_snapshot_service::{SnapshotOptions, Snapshots};
 use forebay_testkit::objects::{ObjectFault, TestObjects};
 use forebay_testkit::random::SeededRng;
 use object_store::path::Path;
-use served::{Served, is_caught_up};
+use served_node::{ServedNode, is_caught_up};
 
-use crate::users::{Held, LONG, PARTITIONS, assert_holds, reader, snapshots, spec, write};
+use crate::users::{
+    ExpectedDocuments, LONG, PARTITIONS, assert_holds, reader, snapshots, spec, write,
+};
 
 fn options(every: Duration) -> SnapshotOptions {
-    SnapshotOptions { collect_every: every, ..SnapshotOptions::new(every, 3).unwrap() }
+    SnapshotOptions { collect_interval: every, ..SnapshotOptions::new(every, 3).unwrap() }
 }
 
 async fn trimmed(log: &Arc<dyn ChangeLog>, store: &Store) {
@@ -61,37 +63,35 @@ impl World {
     }
 
     /// Starts a node with shards in this folder, and its snapshot service.
-    async fn start(&self, data: &std::path::Path, every: Duration) -> (Served, Snapshots) {
-        let served = Served::start_with(&self.log, data, Some(self.store.clone())).await;
-        let kept = served.node.keep_snapshots(&served.address, options(every)).unwrap();
+    async fn start(&self, data: &std::path::Path, every: Duration) -> (ServedNode, Snapshots) {
+        let served = ServedNode::start_with(&self.log, data, Some(self.store.clone())).await;
+        let kept = maintain(&served, options(every));
         (served, kept)
     }
+}
+
+/// Starts the snapshot service of a node.
+fn maintain(served: &ServedNode, options: SnapshotOptions) -> Snapshots {
+    Snapshots::maintain(served.node.snapshot_parts(&served.address, options).unwrap())
 }
 
 async fn made(client: &Client) -> Store {
     client.create_store(&spec()).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
-    let world = World::new();
-    let data = tempfile::tempdir().unwrap();
-    let (mut served, kept) = world.start(data.path(), Duration::from_millis(100)).await;
-    let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    write(&store, &mut held, 0..6_000, 0).await;
-    let first = snapshots(&world.store, &store, |newest| newest.base.documents > 2_000).await;
-    let places: Vec<_> = first.iter().map(|manifest| manifest.progress.offset_applied).collect();
-    let mut token = Token::new(store.definition().store);
-    // A few changes at a time, until each image has a delta.
-    for round in 1.. {
-        assert!(round < 100, "no snapshot is an image and what has changed since");
-        token = write(&store, &mut held, 100..300, 100_000 * round).await;
+/// Writes a few changes at a time, until the newest snapshot of each partition has a delta and is
+/// beyond this offset. Returns the token of the last write.
+async fn write_deltas(
+    world: &World,
+    store: &Store,
+    expected: &mut ExpectedDocuments,
+    places: &[Offset],
+) -> Token {
+    for round in 1..100 {
+        let token = write(store, expected, 100..300, 100_000 * round).await;
         tokio::time::sleep(Duration::from_millis(150)).await;
         let mut newest = Vec::new();
-        for partition in 0..PARTITIONS {
-            let at =
-                PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
+        for at in users::partitions(store) {
             newest.extend(world.store.partition(at).newest(None).await.ok().flatten());
         }
         let is_layered = |newest: &Manifest| {
@@ -100,12 +100,26 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
         };
         if newest.iter().filter(|newest| is_layered(newest)).count() == PARTITIONS as usize {
             assert!(newest.iter().all(|newest| newest.delta_documents() < 3_000));
-            break;
+            return token;
         }
     }
+    panic!("no snapshot is an image and what has changed since");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_and_shards_load_snapshots_if_the_log_is_trimmed() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (mut served, kept) = world.start(data.path(), Duration::from_millis(100)).await;
+    let store = made(&served.client().await).await;
+    let mut expected = ExpectedDocuments::new();
+    write(&store, &mut expected, 0..6_000, 0).await;
+    let first = snapshots(&world.store, &store, |newest| newest.base.documents > 2_000).await;
+    let places: Vec<_> = first.iter().map(|manifest| manifest.progress.offset_applied).collect();
+    let token = write_deltas(&world, &store, &mut expected, &places).await;
     trimmed(&world.log, &store).await;
     let begun = reader(&served.address, &world.store, &token).await;
-    assert_holds(&begun, &held, 0..6_100);
+    assert_holds(&begun, &expected, 0..6_100);
     let counts = begun.status().partitions.iter().map(|at| at.counts.bootstraps).sum::<u64>();
     // The reader bootstraps again, because the log was trimmed beyond its first snapshot.
     assert!(counts >= u64::from(PARTITIONS), "{counts}");
@@ -114,7 +128,7 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
     let bare = Reader::open(&served.address, ReaderOptions::new("users")).await.unwrap();
     bare.await_ready(LONG).await.unwrap();
     bare.await_token(&token, LONG).await.unwrap();
-    assert_holds(&bare, &held, 0..6_100);
+    assert_holds(&bare, &expected, 0..6_100);
     drop(bare);
 
     // The shards are lost with their disk.
@@ -128,27 +142,27 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
     let ordered = store.ordered().unwrap();
     let field = store.definition().field("age").unwrap().id;
     for key in 0..6_100 {
-        let found = ordered.get(&forebay::reads::Read::local(), key).await.unwrap();
+        let found = ordered.get(&forebay::reads::ReadOptions::local(), key).await.unwrap();
         let found = found.and_then(|found| found.value(field).cloned());
-        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
+        assert_eq!(found, expected.get(&key).copied().map(Value::Int64), "{key}");
     }
     // The node continues from there.
-    let token = write(&store, &mut held, 5_900..6_200, 7).await;
-    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..6_200);
+    let token = write(&store, &mut expected, 5_900..6_200, 7).await;
+    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..6_200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deltas_are_folded_into_an_image_and_what_is_no_longer_kept_goes() {
+async fn deltas_are_folded_into_an_image_and_expired_snapshots_are_removed() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, kept) = world.start(data.path(), Duration::from_millis(50)).await;
     let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    write(&store, &mut held, 0..2_000, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    write(&store, &mut expected, 0..2_000, 0).await;
     let first = snapshots(&world.store, &store, |newest| newest.base.documents > 900).await;
     // More than a third of the documents change, a few at a time.
     for round in 1..12 {
-        write(&store, &mut held, 90 * round..90 * round + 90, 1_000 * round).await;
+        write(&store, &mut expected, 90 * round..90 * round + 90, 1_000 * round).await;
         tokio::time::sleep(Duration::from_millis(80)).await;
     }
     let place = first[0].base.progress.offset_applied;
@@ -157,9 +171,9 @@ async fn deltas_are_folded_into_an_image_and_what_is_no_longer_kept_goes() {
     })
     .await;
     // Wait until all snapshots of the first image have expired.
-    let expired = kept.counts().expired;
+    let expired = kept.counts().snapshots_expired;
     let wait = async {
-        while kept.counts().expired < expired + 10 {
+        while kept.counts().snapshots_expired < expired + 10 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -167,18 +181,18 @@ async fn deltas_are_folded_into_an_image_and_what_is_no_longer_kept_goes() {
     assert_eq!(kept.counts().chunks_removed, 0, "behind the grace alone");
     world.objects.pass(Duration::from_secs(25 * 3_600));
     let wait = async {
-        while kept.counts().chunks_removed == 0 || kept.counts().removed == 0 {
+        while kept.counts().chunks_removed == 0 || kept.counts().snapshots_removed == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let gone = tokio::time::timeout(LONG, wait).await;
     gone.unwrap_or_else(|_| panic!("nothing goes: {:?}", kept.counts()));
-    let token = write(&store, &mut held, 0..100, 77).await;
-    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..2_100);
+    let token = write(&store, &mut expected, 0..100, 77).await;
+    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..2_100);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_store_that_fails_costs_builds_and_nothing_else() {
+async fn failing_object_store_costs_only_builds() {
     let world = World::new();
     let dice = parking_lot::Mutex::new(SeededRng::new(9));
     world.objects.decide(Some(Arc::new(move |_: &str, _| {
@@ -191,18 +205,18 @@ async fn an_object_store_that_fails_costs_builds_and_nothing_else() {
     let data = tempfile::tempdir().unwrap();
     let (served, kept) = world.start(data.path(), Duration::from_millis(20)).await;
     let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    let mut token = write(&store, &mut held, 0..3_000, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    let mut token = write(&store, &mut expected, 0..3_000, 0).await;
     for round in 1..20 {
-        token = write(&store, &mut held, 100 * round..100 * round + 50, round).await;
+        token = write(&store, &mut expected, 100 * round..100 * round + 50, round).await;
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
     let wait = async {
-        while kept.counts().built < 6 || kept.counts().failed < 3 {
+        while kept.counts().snapshots_built < 6 || kept.counts().builds_failed < 3 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{:?}", kept.counts()));
     // The reader meets the same faults.
-    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..3_100);
+    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..3_100);
 }

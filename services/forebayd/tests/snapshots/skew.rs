@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::reads::Read;
+use forebay::reads::ReadOptions;
 use forebay::schema::Value;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
 use forebay_log::MemoryLog;
 use forebay_snapshot::Manifest;
 
-use crate::served::{Served, is_caught_up};
-use crate::users::{Held, partitions, snapshots, write};
-use crate::{World, made, options};
+use crate::served_node::{ServedNode, is_caught_up};
+use crate::users::{ExpectedDocuments, partitions, snapshots, write};
+use crate::{World, made, maintain, options};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const KEYS: i64 = 2_000;
@@ -21,20 +21,20 @@ const JUMPS: [(i32, i32); 9] =
     [(25, 25), (-60, 0), (0, -49), (26, 1), (25, -1), (-1, 400), (24, -900), (48, 30), (-9, 0)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clocks_that_jump_cost_no_snapshot_that_counts_and_nothing_that_was_written() {
+async fn clock_jumps_cost_no_valid_snapshot_and_no_written_document() {
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
     let world = World { log: Arc::new(MemoryLog::new(clock.clone())), ..World::new() };
     let start = async |data: &std::path::Path| {
         let store = Some(world.store.clone());
-        let served = Served::start_at(&world.log, data, store, clock.clone()).await;
-        let kept = served.node.keep_snapshots(&served.address, options(HOUR / 72_000)).unwrap();
+        let served = ServedNode::start_at(&world.log, data, store, clock.clone()).await;
+        let kept = maintain(&served, options(HOUR / 72_000));
         (served, kept)
     };
     let data = tempfile::tempdir().unwrap();
     let (mut served, kept) = start(data.path()).await;
     let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    write(&store, &mut held, 0..KEYS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    write(&store, &mut expected, 0..KEYS, 0).await;
     let mut before = snapshots(&world.store, &store, |newest| newest.base.documents > 900).await;
     for (round, (of_store, of_log)) in (1..).zip(JUMPS) {
         let hours = of_store.unsigned_abs() * HOUR;
@@ -43,7 +43,7 @@ async fn clocks_that_jump_cost_no_snapshot_that_counts_and_nothing_that_was_writ
             false => world.objects.pass(hours),
         }
         clock.advance_micros(i64::from(of_log) * HOUR.as_micros() as i64);
-        write(&store, &mut held, 150 * round..150 * round + 400, 10_000 * round).await;
+        write(&store, &mut expected, 150 * round..150 * round + 400, 10_000 * round).await;
         let ends: Vec<_> = before.iter().map(|at| at.progress.offset_applied).collect();
         let is_later =
             |found: &Manifest| found.progress.offset_applied > ends[found.at.partition.0 as usize];
@@ -70,8 +70,8 @@ async fn clocks_that_jump_cost_no_snapshot_that_counts_and_nothing_that_was_writ
     let ordered = served.client().await.store("users").await.unwrap().ordered().unwrap();
     let field = store.definition().field("age").unwrap().id;
     for key in 0..KEYS {
-        let found = ordered.get(&Read::local(), key).await.unwrap();
+        let found = ordered.get(&ReadOptions::local(), key).await.unwrap();
         let found = found.and_then(|found| found.value(field).cloned());
-        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
+        assert_eq!(found, expected.get(&key).copied().map(Value::Int64), "{key}");
     }
 }

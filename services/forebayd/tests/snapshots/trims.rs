@@ -11,7 +11,7 @@ use bytes::Bytes;
 use forebay_core::Result;
 use forebay_core::clock::SystemClock;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
-use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
 use forebay_snapshot::{Manifest, SnapshotName, decode_chunk};
 use forebay_testkit::objects::{ObjectFault, TestObjects};
 use forebay_testkit::random::SeededRng;
@@ -19,16 +19,16 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use parking_lot::Mutex;
 
-use crate::users::{Held, LONG, assert_holds, partitions, reader, snapshots, write};
-use crate::{World, made, options, trimmed};
+use crate::users::{ExpectedDocuments, LONG, assert_holds, partitions, reader, snapshots, write};
+use crate::{World, made, maintain, options, trimmed};
 
 const SEED: u64 = 11;
-const KEEPERS: usize = 3;
+const SNAPSHOT_SERVICES: usize = 3;
 const TRIMS: u64 = 40;
 const DOCUMENTS: i64 = 1_500;
 
 /// A log that checks each trim before it happens.
-struct Watched {
+struct WatchedLog {
     log: MemoryLog,
     objects: Arc<TestObjects>,
     trims: AtomicU64,
@@ -36,7 +36,7 @@ struct Watched {
     bare: Mutex<Vec<String>>,
 }
 
-impl Watched {
+impl WatchedLog {
     /// Returns whether a published and complete snapshot covers the entries before this offset;
     /// reads the objects without faults.
     async fn is_covered(&self, at: PartitionRef, before: Offset) -> bool {
@@ -64,7 +64,7 @@ impl Watched {
 }
 
 #[async_trait]
-impl ChangeLog for Watched {
+impl ChangeLog for WatchedLog {
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
         self.log.create(store, partitions).await
     }
@@ -73,7 +73,7 @@ impl ChangeLog for Watched {
         self.log.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         self.log.append(at, entry).await
     }
 
@@ -109,9 +109,9 @@ fn fault_of(path: &str, dice: &mut SeededRng) -> Option<ObjectFault> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_several_trim_at_once_is_never_trimmed_beyond_what_was_verified() {
+async fn concurrent_trims_never_pass_the_verified_snapshots() {
     let world = World::new();
-    let watched = Arc::new(Watched {
+    let watched = Arc::new(WatchedLog {
         log: MemoryLog::new(Arc::new(SystemClock)),
         objects: Arc::clone(&world.objects),
         trims: AtomicU64::new(0),
@@ -124,18 +124,18 @@ async fn a_log_that_several_trim_at_once_is_never_trimmed_beyond_what_was_verifi
     let data = tempfile::tempdir().unwrap();
     let every = Duration::from_millis(20);
     let (served, _kept) = world.start(data.path(), every).await;
-    let more = (1..KEEPERS).map(|number| {
+    let more = (1..SNAPSHOT_SERVICES).map(|number| {
         let every = every + Duration::from_millis(7 * number as u64);
-        served.node.keep_snapshots(&served.address, options(every)).unwrap()
+        maintain(&served, options(every))
     });
     let _more: Vec<_> = more.collect();
     let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    let mut token = write(&store, &mut expected, 0..DOCUMENTS, 0).await;
     let trimmed = async {
         for round in 1.. {
             let first = 37 * round % DOCUMENTS;
-            token = write(&store, &mut held, first..first + 50, 100 * round).await;
+            token = write(&store, &mut expected, first..first + 50, 100 * round).await;
             let trims = watched.trims.load(Ordering::Relaxed);
             if trims >= TRIMS || !watched.bare.lock().is_empty() {
                 return;
@@ -147,7 +147,11 @@ async fn a_log_that_several_trim_at_once_is_never_trimmed_beyond_what_was_verifi
     assert_eq!(*watched.bare.lock(), Vec::<String>::new(), "seed {SEED}");
     // A new reader has only the log and the newest snapshot.
     world.objects.decide(None);
-    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..DOCUMENTS + 50);
+    assert_holds(
+        &reader(&served.address, &world.store, &token).await,
+        &expected,
+        0..DOCUMENTS + 50,
+    );
 }
 
 /// Adds removed snapshots that are newer than all others to a listing.
@@ -161,7 +165,7 @@ fn with_those_gone(mut listed: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
     else {
         return listed;
     };
-    for id in 0..KEEPERS as u64 {
+    for id in 0..SNAPSHOT_SERVICES as u64 {
         let offset_applied = Offset(newest.offset_applied.0 + 1_000_000);
         let gone = SnapshotName { offset_applied, id, ..newest };
         for kind in ["manifest", "verified"] {
@@ -173,23 +177,23 @@ fn with_those_gone(mut listed: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_names_what_is_gone_holds_up_no_trim_and_the_last_snapshot_stays() {
+async fn list_with_deleted_names_delays_no_trim_and_the_last_snapshot_remains() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     world.objects.edit_lists(Some(Arc::new(with_those_gone)));
     let (served, kept) = world.start(data.path(), Duration::from_millis(20)).await;
     let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    let mut expected = ExpectedDocuments::new();
+    let mut token = write(&store, &mut expected, 0..DOCUMENTS, 0).await;
     snapshots(&world.store, &store, |newest| newest.base.documents > 700).await;
     let expired = async {
         for round in 1.. {
-            token = write(&store, &mut held, 0..20, round).await;
+            token = write(&store, &mut expected, 0..20, round).await;
             for at in partitions(&store) {
                 let newest = world.store.partition(at).newest(None).await;
                 assert!(newest.unwrap().is_some(), "the last one is let go");
             }
-            if kept.counts().expired > 8 {
+            if kept.counts().snapshots_expired > 8 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -197,5 +201,5 @@ async fn a_list_that_names_what_is_gone_holds_up_no_trim_and_the_last_snapshot_s
     };
     tokio::time::timeout(LONG, expired).await.expect("older ones stay");
     trimmed(&world.log, &store).await;
-    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..DOCUMENTS);
+    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..DOCUMENTS);
 }

@@ -17,18 +17,23 @@ pub const PARTITIONS: u32 = 2;
 pub const LONG: Duration = Duration::from_secs(60);
 
 /// Expected documents of a store.
-pub type Held = BTreeMap<i64, i64>;
+pub type ExpectedDocuments = BTreeMap<i64, i64>;
 
 /// Returns the definition of a store whose logs are trimmed directly up to their newest snapshots.
 pub fn spec() -> StoreSpec {
     let number = FieldType::INT64;
     let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", number);
-    spec.options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
+    spec.options = StoreOptions { log_retention_us: Some(0), ..StoreOptions::default() };
     spec
 }
 
 /// Writes these documents, and deletes one of a hundred.
-pub async fn write(store: &Store, held: &mut Held, keys: Range<i64>, add: i64) -> Token {
+pub async fn write(
+    store: &Store,
+    expected: &mut ExpectedDocuments,
+    keys: Range<i64>,
+    add: i64,
+) -> Token {
     let mut all = Token::new(store.definition().store);
     let keys: Vec<_> = keys.collect();
     for keys in keys.chunks(1_000) {
@@ -36,10 +41,10 @@ pub async fn write(store: &Store, held: &mut Held, keys: Range<i64>, add: i64) -
         for key in keys {
             if (key + add) % 100 == 0 {
                 batch.add(store.delete(*key)).unwrap();
-                held.remove(key);
+                expected.remove(key);
             } else {
                 batch.add(store.upsert(*key).set("age", *key + add)).unwrap();
-                held.insert(*key, *key + add);
+                expected.insert(*key, *key + add);
             }
         }
         let written = batch.send().await.unwrap();
@@ -65,12 +70,12 @@ pub async fn reader_of(name: &str, address: &str, snapshots: &SnapshotStore) -> 
     reader
 }
 
-pub fn assert_holds(reader: &Reader, held: &Held, keys: Range<i64>) {
+pub fn assert_holds(reader: &Reader, expected: &ExpectedDocuments, keys: Range<i64>) {
     let field = reader.schema().definition.field("age").unwrap().id;
     for key in keys {
-        let document = reader.get(KeyValue::Int64(key)).unwrap();
+        let document = reader.get_document(KeyValue::Int64(key)).unwrap();
         let found = document.and_then(|document| document.value(field).cloned());
-        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
+        assert_eq!(found, expected.get(&key).copied().map(Value::Int64), "{key}");
     }
 }
 

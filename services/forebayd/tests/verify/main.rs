@@ -4,8 +4,8 @@
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod process;
-#[path = "../served/mod.rs"]
-mod served;
+#[path = "../served_node/mod.rs"]
+mod served_node;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,23 +20,23 @@ use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::ErrorCode;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
-use forebay_core::fold::Applied;
+use forebay_core::fold::FoldEffects;
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
 use forebay_core::key::Key;
 use forebay_core::key_order::KeyOrder;
 use forebay_core::schema::Definition;
-use forebay_core::state_rows::Resumed;
+use forebay_core::state_rows::RestoredState;
 use forebay_entries::CatalogFollower;
 use forebay_log::{ChangeLog, MemoryLog};
 use forebay_reader::{
-    Difference, OfflineCopy, ReaderCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify,
+    Difference, OfflineCopy, ReaderCopy, ShardCopy, Verification, VerifiedCopy, VerifyLog, verify,
 };
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::{PointInTimePartition, SnapshotStore};
-use forebay_snapshot_service::SnapshotOptions;
+use forebay_snapshot_service::{SnapshotOptions, Snapshots};
 use forebay_testkit::objects::TestObjects;
 use object_store::path::Path as ObjectPath;
-use served::{Served, is_caught_up};
+use served_node::{ServedNode, is_caught_up};
 use tonic::transport::{Channel, Endpoint};
 
 const PARTITIONS: u32 = 2;
@@ -69,15 +69,16 @@ impl World {
         self.folder.path().join("data")
     }
 
-    async fn start(&self) -> Served {
-        Served::start_with(&self.log, &self.data(), Some(self.snapshots.clone())).await
+    async fn start(&self) -> ServedNode {
+        ServedNode::start_with(&self.log, &self.data(), Some(self.snapshots.clone())).await
     }
 
     /// Takes a snapshot of each partition's current state.
-    async fn snapshot(&self, served: &Served, store: &Store) {
+    async fn snapshot(&self, served: &ServedNode, store: &Store) {
         served.replica(store.definition().store, is_caught_up).await;
         let options = SnapshotOptions::new(LONG, 3).unwrap();
-        let kept = served.node.keep_snapshots(&served.address, options).unwrap();
+        let parts = served.node.snapshot_parts(&served.address, options).unwrap();
+        let kept = Snapshots::maintain(parts);
         for partition in 0..PARTITIONS {
             let at =
                 PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
@@ -91,31 +92,31 @@ impl World {
         drop(kept);
     }
 
-    async fn known(&self) -> Known {
+    async fn compared_store(&self) -> ComparedStore {
         let catalog = CatalogFollower::start(Arc::clone(&self.log), Arc::new(SystemEntropy));
         let end = self.log.bounds(PartitionRef::CONTROL).await.unwrap().end;
         catalog.wait_applied(end, LONG).await.unwrap();
-        let store = catalog.catalog().by_name("users").unwrap().definition.store;
+        let store = catalog.catalog().store_by_name("users").unwrap().definition.store;
         let versions = catalog.catalog();
         let versions = versions.store(store).unwrap().versions();
         let definitions = versions.map(|schema| schema.definition.clone()).collect();
         let log = VerifyLog::new(Arc::clone(&self.log), Arc::new(catalog), store).unwrap();
-        Known { log, definitions }
+        ComparedStore { log, definitions }
     }
 }
 
 /// The store's log and definitions, for a comparison of its copies.
-struct Known {
+struct ComparedStore {
     log: VerifyLog,
     definitions: Vec<Definition>,
 }
 
-impl Known {
+impl ComparedStore {
     fn newest(&self) -> &Definition {
         self.definitions.last().unwrap()
     }
 
-    async fn shard(&self, served: &Served, partition: u32) -> Box<dyn VerifiedCopy> {
+    async fn shard(&self, served: &ServedNode, partition: u32) -> Box<dyn VerifiedCopy> {
         let (newest, partition) = (self.newest(), PartitionId(partition));
         let way = way(&served.address);
         Box::new(ShardCopy::freeze(way, newest, newest.store, partition).await.unwrap())
@@ -139,7 +140,7 @@ impl Known {
         &self,
         mut first: Box<dyn VerifiedCopy>,
         mut second: Box<dyn VerifiedCopy>,
-    ) -> forebay_core::Result<Verified> {
+    ) -> forebay_core::Result<Verification> {
         let verified = verify(&mut *first, &mut *second, &self.log).await;
         tokio::join!(first.end(), second.end());
         verified
@@ -149,7 +150,7 @@ impl Known {
         &self,
         first: Box<dyn VerifiedCopy>,
         second: Box<dyn VerifiedCopy>,
-    ) -> Verified {
+    ) -> Verification {
         let verified = self.compare(first, second).await.unwrap();
         assert!(verified.is_same(), "{verified:?}");
         assert_eq!(verified.documents.0, verified.documents.1);
@@ -191,7 +192,7 @@ async fn write(store: &Store, keys: std::ops::Range<i64>) -> Token {
     token
 }
 
-async fn open(served: &Served, dir: Option<&Path>, token: &Token) -> Reader {
+async fn open(served: &ServedNode, dir: Option<&Path>, token: &Token) -> Reader {
     let checkpoint = dir.map(CheckpointOptions::new);
     let options = ReaderOptions::new("users").checkpoint(checkpoint);
     let reader = Reader::open(&served.address, options).await.unwrap();
@@ -201,7 +202,7 @@ async fn open(served: &Served, dir: Option<&Path>, token: &Token) -> Reader {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_of_a_store_are_the_same_wherever_they_stand() {
+async fn copies_of_a_store_are_equal_in_every_place() {
     let world = World::new();
     let served = world.start().await;
     let client = served.client().await;
@@ -211,22 +212,22 @@ async fn copies_of_a_store_are_the_same_wherever_they_stand() {
     let checkpoints = tempfile::tempdir().unwrap();
     let token = write(&store, 1_000..2_003).await;
     let kept = open(&served, Some(checkpoints.path()), &token).await;
-    kept.shut_down(LONG).await.unwrap();
+    kept.close(LONG).await.unwrap();
     let token = write(&store, KEYS + 900..KEYS + 1_777).await;
     let reader = open(&served, None, &token).await;
-    let known = world.known().await;
+    let compared = world.compared_store().await;
     for partition in 0..PARTITIONS {
-        let shard = async || known.shard(&served, partition).await;
-        let snapshot = async || known.snapshot(&world, partition).await;
-        let checkpoint = || known.checkpoint(checkpoints.path(), partition);
-        let verified = known.assert_same(shard().await, snapshot().await).await;
+        let shard = async || compared.shard(&served, partition).await;
+        let snapshot = async || compared.snapshot(&world, partition).await;
+        let checkpoint = || compared.checkpoint(checkpoints.path(), partition);
+        let verified = compared.assert_same(shard().await, snapshot().await).await;
         assert!(verified.documents.0 > 1_000, "{verified:?}");
-        known.assert_same(snapshot().await, shard().await).await;
-        known.assert_same(shard().await, checkpoint()).await;
-        known.assert_same(checkpoint(), snapshot().await).await;
-        known.assert_same(shard().await, shard().await).await;
-        known.assert_same(of(&reader, partition), shard().await).await;
-        known.assert_same(snapshot().await, of(&reader, partition)).await;
+        compared.assert_same(snapshot().await, shard().await).await;
+        compared.assert_same(shard().await, checkpoint()).await;
+        compared.assert_same(checkpoint(), snapshot().await).await;
+        compared.assert_same(shard().await, shard().await).await;
+        compared.assert_same(of(&reader, partition), shard().await).await;
+        compared.assert_same(snapshot().await, of(&reader, partition)).await;
     }
 
     // The copies are also equal during writes, and after a drop of all documents.
@@ -244,11 +245,14 @@ async fn copies_of_a_store_are_the_same_wherever_they_stand() {
     });
     for drops in 0..2 {
         for partition in [0, 1, 0, 1] {
-            let (reader, shard) = (of(&reader, partition), known.shard(&served, partition).await);
-            known.assert_same(reader, shard).await;
-            let (shard, snapshot) =
-                (known.shard(&served, partition).await, known.snapshot(&world, partition).await);
-            known.assert_same(shard, snapshot).await;
+            let (reader, shard) =
+                (of(&reader, partition), compared.shard(&served, partition).await);
+            compared.assert_same(reader, shard).await;
+            let (shard, snapshot) = (
+                compared.shard(&served, partition).await,
+                compared.snapshot(&world, partition).await,
+            );
+            compared.assert_same(shard, snapshot).await;
         }
         if drops == 0 {
             client.alter_store("users", None, &[Alteration::DropAll]).await.unwrap();
@@ -270,8 +274,8 @@ fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Dif
     let mut wanted = BTreeMap::new();
     for partition in definition.partitions.partitions() {
         let at = PartitionRef { store: definition.store, partition };
-        let resumed = directory.resume(at, definition.partitions, order).unwrap();
-        let (mut writer, Resumed { state, followed, .. }) = resumed.unwrap();
+        let restored = directory.resume(at, definition.partitions, order).unwrap();
+        let (mut writer, RestoredState { state, follow_state, .. }) = restored.unwrap();
         let keys = (3..KEYS).map(|key| format!("user-{key}"));
         let mut rows = keys.filter_map(|key| {
             let row = writer.shard().row(key.as_bytes()).unwrap()?.to_vec();
@@ -285,8 +289,8 @@ fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Dif
         let writes =
             vec![(key(&changed), Some(row)), (key(&gone), None), (key("nobody"), Some(other))];
         drop(rows);
-        let applied = Applied { writes, ..Applied::default() };
-        writer.apply(&applied, &state, followed).unwrap();
+        let effects = FoldEffects { writes, ..FoldEffects::default() };
+        writer.apply(&effects, &state, follow_state).unwrap();
         writer.shard().flush().unwrap();
         wanted.insert((partition.0, changed), Difference::Contents);
         wanted.insert((partition.0, gone), Difference::OnlyInSecond);
@@ -296,7 +300,7 @@ fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Dif
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_tampered_with_is_named() {
+async fn tampered_documents_are_named() {
     let world = World::new();
     let mut served = world.start().await;
     let store = served.client().await.create_store(&spec()).await.unwrap();
@@ -321,15 +325,17 @@ async fn what_was_tampered_with_is_named() {
     let wanted = tamper(&world, &definition);
     let served = world.start().await;
     served.replica(definition.store, is_caught_up).await;
-    let known = world.known().await;
+    let compared = world.compared_store().await;
     let mut found = BTreeMap::new();
     let fresh = open(&served, None, &token).await;
     for partition in 0..PARTITIONS {
-        let shard = async || known.shard(&served, partition).await;
-        let verified = known.compare(shard().await, known.snapshot(&world, partition).await).await;
+        let shard = async || compared.shard(&served, partition).await;
+        let verified =
+            compared.compare(shard().await, compared.snapshot(&world, partition).await).await;
         let verified = verified.unwrap();
         assert!(!verified.is_same());
-        let mirrored = known.compare(known.snapshot(&world, partition).await, shard().await).await;
+        let mirrored =
+            compared.compare(compared.snapshot(&world, partition).await, shard().await).await;
         let mirrored = mirrored.unwrap();
         for compared in [&verified, &mirrored] {
             // A row was removed and another added; some documents expire between the two
@@ -358,17 +364,17 @@ async fn what_was_tampered_with_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_that_cannot_be_compared_say_why() {
+async fn incomparable_copies_report_the_cause() {
     let world = World::new();
     let served = world.start().await;
     let store = served.client().await.create_store(&spec()).await.unwrap();
     let token = write(&store, 0..KEYS).await;
     world.snapshot(&served, &store).await;
     let (one, other) = (open(&served, None, &token).await, open(&served, None, &token).await);
-    let known = world.known().await;
-    let code = async |first, second| known.compare(first, second).await.unwrap_err().code();
+    let compared = world.compared_store().await;
+    let code = async |first, second| compared.compare(first, second).await.unwrap_err().code();
     assert_eq!(code(of(&one, 0), of(&other, 0)).await, ErrorCode::InvalidArgument);
-    let (zero, first) = (known.shard(&served, 0).await, known.shard(&served, 1).await);
+    let (zero, first) = (compared.shard(&served, 0).await, compared.shard(&served, 1).await);
     assert_eq!(code(zero, first).await, ErrorCode::InvalidArgument);
     // The log between the snapshot and the shard is trimmed.
     write(&store, 0..KEYS).await;
@@ -376,11 +382,12 @@ async fn copies_that_cannot_be_compared_say_why() {
     let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
     let end = world.log.bounds(at).await.unwrap().end;
     world.log.trim(at, Offset(end.0 - 1)).await.unwrap();
-    let (shard, snapshot) = (known.shard(&served, 0).await, known.snapshot(&world, 0).await);
+    let (shard, snapshot) = (compared.shard(&served, 0).await, compared.snapshot(&world, 0).await);
     assert_eq!(code(shard, snapshot).await, ErrorCode::TokenLost);
     // The reader is closed.
-    other.close();
-    assert_eq!(code(of(&other, 0), known.shard(&served, 0).await).await, ErrorCode::Closed);
-    let none = OfflineCopy::of_checkpoint(world.folder.path(), &known.definitions, PartitionId(0));
+    other.begin_close();
+    assert_eq!(code(of(&other, 0), compared.shard(&served, 0).await).await, ErrorCode::Closed);
+    let none =
+        OfflineCopy::of_checkpoint(world.folder.path(), &compared.definitions, PartitionId(0));
     assert_eq!(none.err().unwrap().code(), ErrorCode::NotFound);
 }

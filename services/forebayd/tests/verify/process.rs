@@ -22,7 +22,7 @@ fn checkpoints(dir: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_compares_what_readers_have_with_the_shards() {
+async fn verify_command_compares_readers_with_shards() {
     let data = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(&["--data-dir", data.path().to_str().unwrap()], "127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
@@ -33,7 +33,7 @@ async fn a_command_compares_what_readers_have_with_the_shards() {
     let reader = Reader::open(&daemon.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
     reader.await_token(&token, LONG).await.unwrap();
-    reader.shut_down(LONG).await.unwrap();
+    reader.close(LONG).await.unwrap();
     write(&store, 500..900).await;
 
     let folder = dir.path().to_str().unwrap();

@@ -12,7 +12,7 @@ use forebay_core::entropy::{Entropy, SeededEntropy};
 
 use crate::daemon::LONG;
 use crate::oracle::{HOUR_US, Order, expected};
-use crate::{Asked, World, client, number, orders};
+use crate::{ViewClients, World, client, number, orders};
 
 const WRITERS: u64 = 3;
 const BATCHES: usize = 250;
@@ -23,17 +23,18 @@ const KILLS: usize = 8;
 
 const VIEWS: [(&str, &str); 2] = [("by_user", "[key]"), ("by_city", "[city]")];
 
-/// The values of groups by user are also emitted to a store.
-const EMITTED: &str = "emit: {store: users, cadence: 20ms}\n";
+/// The values of groups by user are also materialized to a store.
+const MATERIALIZED: &str = "materialize: {store: users, interval: 20ms}\n";
 
-fn declaration(view: &str, group_by: &str) -> String {
-    let emitted = if view == "by_user" { EMITTED } else { "" };
+fn declaration(view: &str, entity: &str) -> String {
+    let materialized = if view == "by_user" { MATERIALIZED } else { "" };
     format!(
-        "view: {view}\nstream: orders\ngroup_by: {group_by}\nlateness: 4h\n\
-         filter: price >= 10\n\
-         windows:\n  all: lifetime\n  1h: {{sliding: 1h, hop: 1m}}\n\
-         features:\n  orders: count\n  spent: {{sum: price}}\n  dearest: {{max: price}}\n  \
-         average: {{avg: price}}\n{emitted}"
+        "apiVersion: forebay/v1\nkind: FeatureView\nname: {view}\n\
+         source: orders\nentity: {entity}\nallowed_lateness: 4h\n\
+         where: price >= 10\n\
+         windows:\n  all: unbounded\n  1h: {{sliding: 1h, slide: 1m}}\n\
+         features:\n  orders: {{count: '*'}}\n  spent: {{sum: price}}\n  \
+         dearest: {{max: price}}\n  average: {{avg: price}}\n{materialized}"
     )
 }
 
@@ -64,14 +65,14 @@ async fn insert(store: Store, orders: Vec<Order>, heard: Arc<AtomicUsize>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_are_folded_once_over_kills() {
+async fn events_are_folded_once_despite_kills() {
     let world = World::new();
     let mut daemon = world.start("127.0.0.1:0");
     let setup = client(&daemon.address).await;
     orders(&setup).await;
-    let asked = Asked::at(&daemon.address);
-    for (view, group_by) in VIEWS {
-        asked.apply(&declaration(view, group_by)).await;
+    let clients = ViewClients::at(&daemon.address);
+    for (view, entity) in VIEWS {
+        clients.apply(&declaration(view, entity)).await;
     }
     let now = SystemClock.now().as_micros();
     let (heard, mut all, mut writers) = (Arc::<AtomicUsize>::default(), Vec::new(), Vec::new());
@@ -92,16 +93,16 @@ async fn events_are_folded_once_over_kills() {
     for writer in writers {
         tokio::time::timeout(LONG, writer).await.unwrap().unwrap();
     }
-    let asked = Asked::at(&daemon.address);
-    assert_all_as_expected(&asked, &all).await;
-    assert_all_emitted(&daemon.address, &all).await;
+    let clients = ViewClients::at(&daemon.address);
+    assert_all_as_expected(&clients, &all).await;
+    assert_all_materialized(&daemon.address, &all).await;
     // Flushed state is resumed: nothing is folded twice.
     let address = daemon.kill();
     let _daemon = world.start(&address);
-    assert_all_as_expected(&Asked::at(&address), &all).await;
+    assert_all_as_expected(&ViewClients::at(&address), &all).await;
 }
 
-async fn assert_all_as_expected(asked: &Asked, all: &[Order]) {
+async fn assert_all_as_expected(clients: &ViewClients, all: &[Order]) {
     let users = (0..USERS).map(|user| ("by_user", format!("user-{user}")));
     let cities = (0..CITIES).map(|city| ("by_city", format!("city-{city}")));
     for (view, name) in users.chain(cities) {
@@ -111,7 +112,7 @@ async fn assert_all_as_expected(asked: &Asked, all: &[Order]) {
         });
         let count = of_group.clone().count() as i64;
         let group = [Value::String(name.clone())];
-        let answer = asked.values_once(view, &group, |answer| {
+        let answer = clients.values_once(view, &group, |answer| {
             number(answer, "orders_all").is_some_and(|folded| folded >= count)
         });
         let (values, at) = answer.await;
@@ -119,8 +120,8 @@ async fn assert_all_as_expected(asked: &Asked, all: &[Order]) {
     }
 }
 
-/// Asserts that the lifetime values are the same in the documents.
-async fn assert_all_emitted(address: &str, all: &[Order]) {
+/// Asserts that the values of all time are the same in the documents.
+async fn assert_all_materialized(address: &str, all: &[Order]) {
     let reader = Reader::open(address, ReaderOptions::new("users")).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
     let schema = reader.schema();
@@ -128,7 +129,7 @@ async fn assert_all_emitted(address: &str, all: &[Order]) {
     for user in (0..USERS).map(|user| format!("user-{user}")) {
         let of_user = all.iter().filter(|order| order.user == user);
         let count = Some(Value::Int64(of_user.clone().count() as i64));
-        let held = || reader.get(&user).unwrap();
+        let held = || reader.get_document(&user).unwrap();
         let wait = async {
             while held().and_then(|held| held.value(id("orders_all")).cloned()) != count {
                 tokio::time::sleep(Duration::from_millis(10)).await;

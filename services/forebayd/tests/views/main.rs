@@ -1,15 +1,15 @@
 //! Feature views of a node as a process. Proves that their values include each acknowledged event
-//! once, over kills, alterations and changed lookups.
+//! once, over kills, alterations and changed joins.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
-mod differing;
-mod emission;
 mod kills;
 mod life;
+mod materialization;
 mod oracle;
 mod overlap;
 mod rounds;
+mod tile_differences;
 mod training;
 
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ async fn orders(client: &Client) -> Store {
 }
 
 /// Clients of a node's views.
-struct Asked {
+struct ViewClients {
     channel: Channel,
     writer: WriterClient<Channel>,
     features: FeaturesClient<Channel>,
@@ -75,7 +75,7 @@ struct Asked {
 /// Values of a group by name, and the partition's time.
 type Answer = (BTreeMap<String, Option<Value>>, i64);
 
-impl Asked {
+impl ViewClients {
     fn at(address: &str) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let channel = endpoint.connect_lazy();
@@ -92,18 +92,18 @@ impl Asked {
 
     async fn values(&self, view: &str, group: &[Value]) -> Result<Answer, Status> {
         let group = group.iter().map(Into::into).collect();
-        let request = v1::ViewValuesRequest { view: view.to_owned(), group };
-        let answer = self.features.clone().values(request).await?.into_inner();
-        let value = |named: v1::view_values_response::Named| {
+        let request = v1::GetViewValuesRequest { view: view.to_owned(), group };
+        let answer = self.features.clone().get_view_values(request).await?.into_inner();
+        let value = |named: v1::get_view_values_response::Named| {
             (named.name, named.value.map(|value| value.try_into().unwrap()))
         };
         let values = answer.values.into_iter().map(value).collect();
         Ok((values, answer.partition_time_us.unwrap_or(i64::MIN)))
     }
 
-    async fn counts(&self, view: &str) -> Result<v1::ViewCountsResponse, Status> {
-        let request = v1::ViewCountsRequest { view: view.to_owned() };
-        Ok(self.features.clone().counts(request).await?.into_inner())
+    async fn stats(&self, view: &str) -> Result<v1::GetViewStatsResponse, Status> {
+        let request = v1::GetViewStatsRequest { view: view.to_owned() };
+        Ok(self.features.clone().get_view_stats(request).await?.into_inner())
     }
 
     /// Returns the values of a group, once they are as wanted.

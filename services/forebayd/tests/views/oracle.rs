@@ -17,7 +17,7 @@ pub struct Order {
 }
 
 /// Returns count, sum, maximum and average of the prices of some orders, over all time and over the
-/// last hour in hops of a minute.
+/// last hour in slides of a minute.
 pub fn expected<'o>(
     orders: impl Iterator<Item = &'o Order> + Clone,
     now: i64,

@@ -18,21 +18,22 @@ use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use crate::{Asked, number, orders};
+use crate::{ViewClients, number, orders};
 
 const EVENTS: i64 = 4_000;
 const USERS: i64 = 7;
-const VIEW: &str = "view: by_city\nstream: orders\ngroup_by: [city]\nlateness: 1h\n\
-                    features: {orders: count, spent: {sum: price}}\n";
+const VIEW: &str = "apiVersion: forebay/v1\nkind: FeatureView\nname: by_city\n\
+                    source: orders\nentity: [city]\nallowed_lateness: 1h\n\
+                    features: {orders: {count: '*'}, spent: {sum: price}}\n";
 
 /// A node in this process.
-pub struct Beside {
+pub struct LocalNode {
     node: Node,
     server: JoinHandle<()>,
     pub address: String,
 }
 
-impl Beside {
+impl LocalNode {
     pub async fn start(log: &Arc<dyn ChangeLog>, data: &Path) -> Self {
         Self::start_as(log, data, true).await
     }
@@ -65,14 +66,14 @@ impl Beside {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_two_owners_derive_comes_once() {
+async fn events_derived_by_two_owners_are_stored_once() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let data: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-    let one = Beside::start(&log, data[0].path()).await;
-    let other = Beside::start(&log, data[1].path()).await;
+    let one = LocalNode::start(&log, data[0].path()).await;
+    let other = LocalNode::start(&log, data[1].path()).await;
     let client = Client::connect(&one.address, ClientOptions::default()).await.unwrap();
     let store = orders(&client).await;
-    Asked::at(&one.address).apply(VIEW).await;
+    ViewClients::at(&one.address).apply(VIEW).await;
     let mut all = vec![(0, 0); USERS as usize];
     for first in (0..EVENTS).step_by(50) {
         let mut batch = store.batch();
@@ -87,13 +88,13 @@ async fn what_two_owners_derive_comes_once() {
         batch.send().await.unwrap();
     }
     // A third node starts with only the log.
-    let third = Beside::start(&log, data[2].path()).await;
+    let third = LocalNode::start(&log, data[2].path()).await;
     for node in [&one, &other, &third] {
-        let asked = Asked::at(&node.address);
+        let clients = ViewClients::at(&node.address);
         for (city, (count, sum)) in all.iter().enumerate() {
             let group = [Value::String(format!("city-{city}"))];
             let is_all = |answer: &_| number(answer, "orders").is_some_and(|of| of >= *count);
-            let answer = asked.values_once("by_city", &group, is_all).await;
+            let answer = clients.values_once("by_city", &group, is_all).await;
             let found = (number(&answer, "orders"), number(&answer, "spent"));
             assert_eq!(found, (Some(*count), Some(*sum)), "city {city}");
         }

@@ -13,25 +13,26 @@ use forebay_core::Result;
 use forebay_core::change::EntryBody;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
-use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
 use forebay_wire::entry::decode_entry;
 
 use crate::daemon::LONG;
-use crate::overlap::Beside;
-use crate::{Asked, number, orders};
+use crate::overlap::LocalNode;
+use crate::{ViewClients, number, orders};
 
 const CITIES: i64 = 16;
-const VIEW: &str = "view: by_city\nstream: orders\ngroup_by: [city]\nlateness: 1h\n\
-                    features: {orders: count, spent: {sum: price}}\n";
+const VIEW: &str = "apiVersion: forebay/v1\nkind: FeatureView\nname: by_city\n\
+                    source: orders\nentity: [city]\nallowed_lateness: 1h\n\
+                    features: {orders: {count: '*'}, spent: {sum: price}}\n";
 
 /// A log that accepts one entry of derived events, and holds the others.
-struct Held {
+struct HoldingLog {
     log: Arc<dyn ChangeLog>,
     came: AtomicUsize,
 }
 
 #[async_trait]
-impl ChangeLog for Held {
+impl ChangeLog for HoldingLog {
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
         self.log.create(store, partitions).await
     }
@@ -40,7 +41,7 @@ impl ChangeLog for Held {
         self.log.delete(store).await
     }
 
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let decoded = decode_entry(&entry).unwrap();
         let is_derived = decoded.source.is_some() && matches!(decoded.body, EntryBody::Changes(_));
         if is_derived && self.came.fetch_add(1, Ordering::SeqCst) > 0 {
@@ -74,20 +75,20 @@ async fn insert(store: &Store, price: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_of_a_round_before_its_deriver_ended_does_not_come_again() {
+async fn completed_part_of_a_round_is_not_derived_again() {
     // All inserts have one time, so that they are derived again as one batch.
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(clock));
-    let held = Arc::new(Held { log: Arc::clone(&log), came: AtomicUsize::new(0) });
+    let holding = Arc::new(HoldingLog { log: Arc::clone(&log), came: AtomicUsize::new(0) });
     let data = tempfile::tempdir().unwrap();
-    let behind: Arc<dyn ChangeLog> = held.clone();
-    let node = Beside::start(&behind, data.path()).await;
+    let behind: Arc<dyn ChangeLog> = holding.clone();
+    let node = LocalNode::start(&behind, data.path()).await;
     let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
     let store = orders(&client).await;
-    Asked::at(&node.address).apply(VIEW).await;
+    ViewClients::at(&node.address).apply(VIEW).await;
     insert(&store, 1).await;
     let wait = async {
-        while held.came.load(Ordering::SeqCst) < 2 {
+        while holding.came.load(Ordering::SeqCst) < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -95,12 +96,12 @@ async fn what_came_of_a_round_before_its_deriver_ended_does_not_come_again() {
     insert(&store, 10).await;
     node.stop().await;
 
-    let node = Beside::start(&log, data.path()).await;
-    let asked = Asked::at(&node.address);
+    let node = LocalNode::start(&log, data.path()).await;
+    let clients = ViewClients::at(&node.address);
     for city in 0..CITIES {
         let group = [Value::String(format!("city-{city}"))];
         let both = |answer: &_| number(answer, "orders").is_some_and(|of| of >= 2);
-        let answer = asked.values_once("by_city", &group, both).await;
+        let answer = clients.values_once("by_city", &group, both).await;
         let found = (number(&answer, "orders"), number(&answer, "spent"));
         assert_eq!(found, (Some(2), Some(11)), "city {city}");
     }

@@ -24,7 +24,7 @@ use tonic::{Code, Status};
 
 use crate::daemon::{FOREBAYD, LONG};
 use crate::oracle::{HOUR_US, Order, expected};
-use crate::{Asked, LOOK_EVERY, World, client, number, orders};
+use crate::{LOOK_EVERY, ViewClients, World, client, number, orders};
 
 const ROUNDS: usize = 4;
 const ORDERS: usize = 120;
@@ -32,11 +32,12 @@ const USERS: u64 = 6;
 /// Time span around a label within which a value may miss or include an event.
 const TOGETHER_US: i64 = 100_000;
 
-const VIEW: &str = "view: by_user\nstream: orders\ngroup_by: [key]\nlateness: 4h\n\
-    windows:\n  all: lifetime\n  1h: {sliding: 1h, hop: 1m}\n\
-    features:\n  orders: count\n  spent: {sum: price}\n  dearest: {max: price}\n  \
-    average: {avg: price}\n  cities: {distinct_count: city}\n  \
-    prices: {quantiles: price, ranks: [0.5, 0.9]}\n  last: {last: city}\n";
+const VIEW: &str = "apiVersion: forebay/v1\nkind: FeatureView\nname: by_user\n\
+    source: orders\nentity: [key]\nallowed_lateness: 4h\n\
+    windows:\n  all: unbounded\n  1h: {sliding: 1h, slide: 1m}\n\
+    features:\n  orders: {count: '*'}\n  spent: {sum: price}\n  dearest: {max: price}\n  \
+    average: {avg: price}\n  cities: {approx_count_distinct: city}\n  \
+    prices: {approx_quantile: price, q: [0.5, 0.9]}\n  last: {last: city}\n";
 
 /// A label and its row of the training set.
 #[derive(Debug)]
@@ -72,14 +73,14 @@ async fn insert(store: &Store, orders: &[Order]) {
 }
 
 /// Returns the append times of this many events; waits until they are there.
-async fn appended(asked: &Asked, count: usize) -> Vec<i64> {
-    let mut events = EventsClient::new(asked.channel.clone());
+async fn appended(clients: &ViewClients, count: usize) -> Vec<i64> {
+    let mut events = EventsClient::new(clients.channel.clone());
     let columns = vec!["price".to_owned()];
     let stream = "orders".to_owned();
-    let ask = v1::SelectRequest { stream, columns, limit: 10_000, ..Default::default() };
+    let ask = v1::SelectEventsRequest { stream, columns, limit: 10_000, ..Default::default() };
     let wait = async {
         loop {
-            if let Ok(answer) = events.select(ask.clone()).await {
+            if let Ok(answer) = events.select_events(ask.clone()).await {
                 let mut times: Vec<_> =
                     answer.get_ref().events.iter().map(|event| event.append_time_us).collect();
                 if times.len() == count {
@@ -118,15 +119,22 @@ fn write_labels(path: &Path, moments: &[i64]) -> usize {
     count
 }
 
-async fn join(asked: &Asked, labels: &str, to: &str) -> Result<v1::JoinProgress, Status> {
-    let request = v1::JoinRequest {
+async fn join(
+    clients: &ViewClients,
+    labels: &str,
+    to: &str,
+) -> Result<v1::CreateTrainingSetResponse, Status> {
+    let request = v1::CreateTrainingSetRequest {
         view: "by_user".to_owned(),
         labels: labels.to_owned(),
         time_column: "moment".to_owned(),
         to: to.to_owned(),
     };
-    let mut progress = TrainingClient::new(asked.channel.clone()).join(request).await?.into_inner();
-    let mut last = v1::JoinProgress::default();
+    let mut progress = TrainingClient::new(clients.channel.clone())
+        .create_training_set(request)
+        .await?
+        .into_inner();
+    let mut last = v1::CreateTrainingSetResponse::default();
     while let Some(step) = progress.message().await? {
         last = step;
     }
@@ -171,18 +179,33 @@ fn rows_of(batch: &RecordBatch) -> Vec<Row> {
     (0..batch.num_rows()).map(row).collect()
 }
 
+/// Asserts that a row has the values of the rounds of orders before its moment.
+fn assert_is_expected(row: &Row, rounds: &[Vec<Order>], moments: &[i64]) {
+    let Some(user) = &row.user else {
+        assert_eq!((row.orders, row.spent_1h, row.average), (None, None, None));
+        return;
+    };
+    let before = moments.iter().position(|moment| *moment == row.moment).unwrap();
+    let known = rounds[..before].iter().flatten().filter(|order| order.user == *user);
+    let expected = expected(known, row.moment);
+    let has = |name: &str, value: Option<Value>| assert_eq!(expected[name], value, "{row:?}");
+    has("orders_all", row.orders.map(Value::Int64));
+    has("spent_1h", row.spent_1h.map(Value::Int64));
+    has("average_all", row.average.map(Value::Float64));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn labels_have_the_values_of_their_moments() {
     let (world, files) = (World::new(), tempfile::tempdir().unwrap());
     let daemon = world.start("127.0.0.1:0");
     let store = orders(&client(&daemon.address).await).await;
-    let asked = Asked::at(&daemon.address);
+    let clients = ViewClients::at(&daemon.address);
     let now = SystemClock.now().as_micros();
     let (mut all, mut moments) = (Vec::new(), vec![now - 24 * HOUR_US]);
     for round in 0..ROUNDS {
         all.push(some_orders(round as u64, now));
         insert(&store, &all[round]).await;
-        let times = appended(&asked, (round + 1) * ORDERS).await;
+        let times = appended(&clients, (round + 1) * ORDERS).await;
         if let Some(before) = moments.get(round).filter(|_| round > 0) {
             assert!(times[round * ORDERS] > *before, "the rounds lie too close together");
         }
@@ -190,12 +213,12 @@ async fn labels_have_the_values_of_their_moments() {
         tokio::time::sleep(Duration::from_micros(2 * TOGETHER_US as u64)).await;
         // Events from before the view also count from their append time.
         if round == 1 {
-            asked.apply(VIEW).await;
+            clients.apply(VIEW).await;
         }
     }
     let count = (ROUNDS * ORDERS) as i64;
     let folded = async {
-        while asked.counts("by_user").await.map_or(0, |counts| counts.folded) < count as u64 {
+        while clients.stats("by_user").await.map_or(0, |stats| stats.folded_events) < count as u64 {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     };
@@ -204,34 +227,22 @@ async fn labels_have_the_values_of_their_moments() {
     let labelled = write_labels(&labels, &moments);
     let url = |path: &Path| format!("file://{}", path.display());
     let (labels, to) = (url(&labels), files.path().join("set"));
-    let done = join(&asked, &labels, &url(&to)).await.unwrap();
+    let done = join(&clients, &labels, &url(&to)).await.unwrap();
     assert_eq!(done.rows as usize, labelled);
     let rows = rows(&to);
     assert_eq!(rows.len(), labelled);
-    for row in &rows {
-        let Some(user) = &row.user else {
-            assert_eq!((row.orders, row.spent_1h, row.average), (None, None, None));
-            continue;
-        };
-        let rounds = moments.iter().position(|moment| *moment == row.moment).unwrap();
-        let known = all[..rounds].iter().flatten().filter(|order| order.user == *user);
-        let expected = expected(known, row.moment);
-        let has = |name: &str, value: Option<Value>| assert_eq!(expected[name], value, "{row:?}");
-        has("orders_all", row.orders.map(Value::Int64));
-        has("spent_1h", row.spent_1h.map(Value::Int64));
-        has("average_all", row.average.map(Value::Float64));
-    }
-    let last = asked.values("by_user", &["user-1".into()]).await.unwrap();
+    rows.iter().for_each(|row| assert_is_expected(row, &all, &moments));
+    let last = clients.values("by_user", &["user-1".into()]).await.unwrap();
     let row = rows.iter().rfind(|row| row.user.as_deref() == Some("user-1")).unwrap();
     assert_eq!(number(&last, "orders_all"), row.orders);
 
-    let again = join(&asked, &labels, &url(&to)).await.unwrap_err();
+    let again = join(&clients, &labels, &url(&to)).await.unwrap_err();
     assert_eq!(again.code(), Code::Aborted, "{again}");
-    let compared = compared(&asked).await;
+    let compared = compared(&clients).await;
     assert_eq!(compared.groups, USERS);
     assert_eq!(compared.values, USERS * 2 * 8);
-    let compare = ["view", "compare", "by_user", "--node", &daemon.address];
-    assert_eq!(said(&compare), "6 groups, 96 values: 0 differ\n");
+    let verify = ["view", "verify", "by_user", "--node", &daemon.address];
+    assert_eq!(said(&verify), "6 groups, 96 values: 0 differ\n");
     let to = url(&files.path().join("other"));
     let command = ["training-set", "--node", &daemon.address, "--view", "by_user", "--labels"];
     let said = said(&[&command[..], &[&labels, "--time", "moment", "--to", &to]].concat());
@@ -246,30 +257,30 @@ fn said(arguments: &[&str]) -> String {
 }
 
 /// Returns the result of a comparison, after checking that nothing differs.
-async fn compared(asked: &Asked) -> v1::CompareResponse {
-    let request = v1::CompareRequest { view: "by_user".to_owned(), groups: 0 };
-    let answer = TrainingClient::new(asked.channel.clone()).compare(request).await.unwrap();
+async fn compared(clients: &ViewClients) -> v1::VerifyViewResponse {
+    let request = v1::VerifyViewRequest { view: "by_user".to_owned(), groups: 0 };
+    let answer = TrainingClient::new(clients.channel.clone()).verify_view(request).await.unwrap();
     let answer = answer.into_inner();
     assert_eq!(answer.differing, [""; 0]);
     answer
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_joined_is_told() {
+async fn impossible_joins_report_their_cause() {
     let (world, files) = (World::new(), tempfile::tempdir().unwrap());
     let daemon = world.start("127.0.0.1:0");
     orders(&client(&daemon.address).await).await;
-    let asked = Asked::at(&daemon.address);
+    let clients = ViewClients::at(&daemon.address);
     let labels = files.path().join("labels.parquet");
     write_labels(&labels, &[1]);
     let url = |name: &str| format!("file://{}", files.path().join(name).display());
-    let nothing = v1::CompareRequest { view: "by_user".to_owned(), groups: 0 };
-    let refused = async |labels: &str| join(&asked, labels, &url("set")).await.unwrap_err();
+    let nothing = v1::VerifyViewRequest { view: "by_user".to_owned(), groups: 0 };
+    let refused = async |labels: &str| join(&clients, labels, &url("set")).await.unwrap_err();
     let error = refused(&url("labels.parquet")).await;
     assert_eq!(error.code(), Code::NotFound, "{error}");
-    asked.apply(VIEW).await;
-    asked.values_once("by_user", &["user-1".into()], |_| true).await;
-    let compared = TrainingClient::new(asked.channel.clone()).compare(nothing).await;
+    clients.apply(VIEW).await;
+    clients.values_once("by_user", &["user-1".into()], |_| true).await;
+    let compared = TrainingClient::new(clients.channel.clone()).verify_view(nothing).await;
     assert_eq!(compared.unwrap_err().code(), Code::Unavailable);
     let error = refused(&url("nowhere")).await;
     assert_eq!(error.code(), Code::NotFound, "{error}");

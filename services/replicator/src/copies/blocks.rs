@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 /// Received blocks of one stream.
 pub(super) struct Blocks {
-    pub receiver: mpsc::Receiver<v1::CopyRows>,
+    pub receiver: mpsc::Receiver<v1::CopyBlock>,
     /// Received bytes of rows, or of files, over all streams.
     pub received: Arc<AtomicU64>,
 }
@@ -48,10 +48,10 @@ mod tests {
     use super::*;
 
     /// Returns the error with which a target refuses a message that is damaged in transit.
-    fn refused(damage: impl FnOnce(&mut v1::CopyRows)) -> ErrorCode {
+    fn refused(damage: impl FnOnce(&mut v1::CopyBlock)) -> ErrorCode {
         let block = Bytes::from_static(b"some rows");
         let (crc32c, raw_bytes) = (crc32c::crc32c(&block), block.len() as u32);
-        let mut rows = v1::CopyRows { block, raw_bytes, crc32c, part_end: None };
+        let mut rows = v1::CopyBlock { block, raw_bytes, crc32c, part_end: None };
         damage(&mut rows);
         let (sender, receiver) = mpsc::channel(1);
         sender.try_send(rows).unwrap();
@@ -60,12 +60,12 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_damaged_on_their_way_are_refused() {
+    fn rows_damaged_in_transit_are_refused() {
         let corrupt = ErrorCode::Corrupt;
         assert_eq!(refused(|rows| rows.block = Bytes::from_static(b"some rowS")), corrupt);
         assert_eq!(refused(|rows| rows.crc32c ^= 1), corrupt);
         assert_eq!(refused(|rows| rows.raw_bytes += 1), corrupt);
         assert_eq!(refused(|rows| rows.part_end = Some(v1::CopyPartEnd::default())), corrupt);
-        assert_eq!(refused(|rows| *rows = v1::CopyRows::default()), corrupt);
+        assert_eq!(refused(|rows| *rows = v1::CopyBlock::default()), corrupt);
     }
 }

@@ -32,14 +32,14 @@ impl FindShard for ReplicaShards {
     async fn find(
         &self,
         store: &str,
-        kept_as: Option<StoreId>,
+        storage_id: Option<StoreId>,
         partition: PartitionId,
     ) -> Result<Arc<Shard>> {
         let definition =
-            self.parts.context.catalog.catalog().of_documents(store)?.definition.clone();
+            self.parts.context.catalog.catalog().document_store_by_name(store)?.definition.clone();
         let located = |error: Error| error.with_store(store).with_partition(partition);
-        let kept_as = kept_as.unwrap_or_else(|| self.replicas.serving(definition.store));
-        let logs = definition.versions.kept_as(kept_as).map(|version| version.logs);
+        let storage_id = storage_id.unwrap_or_else(|| self.replicas.serving(definition.store));
+        let logs = definition.versions.by_storage_id(storage_id).map(|version| version.logs);
         let logs = logs.ok_or_else(|| {
             let message = "the store no longer has this version; copy the live version";
             located(Error::not_found(message))
@@ -51,7 +51,7 @@ impl FindShard for ReplicaShards {
             return Err(located(Error::invalid_argument(message)));
         }
         let membership = &self.parts.context.membership;
-        if !membership.assigned().borrow().has(at) {
+        if !membership.assignment().borrow().has(at) {
             let owner = membership.owner(at).await.map_err(located)?;
             let message = match owner {
                 Some(name) => {
@@ -61,7 +61,7 @@ impl FindShard for ReplicaShards {
             };
             return Err(located(Error::unavailable(message)));
         }
-        let opened = self.replicas.version(kept_as, OPEN_WAIT).await;
+        let opened = self.replicas.version(storage_id, OPEN_WAIT).await;
         let shard = opened.and_then(|(_, shards)| shards.shard(partition).ok());
         shard
             .ok_or_else(|| located(Error::unavailable("the shard is not open here yet; try again")))

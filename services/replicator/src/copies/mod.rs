@@ -7,9 +7,8 @@ mod progress;
 mod source;
 mod stream;
 mod target;
-mod throttle;
 
-pub use local_shards::ReplicaShards;
+pub(crate) use local_shards::ReplicaShards;
 pub use progress::{CopyMoved, CopyProgress};
-pub use source::{CopySource, FindShard};
+pub(crate) use source::CopySource;
 pub use target::{CopyOptions, CopyTarget};

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::limits::{
-    COPIES_MAX, COPY_HELD_MS, COPY_MESSAGE_BYTES_MAX, COPY_RANGES_MAX, MESSAGE_BYTES_MAX,
+    COPIES_MAX, COPY_LEASE_MS, COPY_MESSAGE_BYTES_MAX, COPY_RANGES_MAX, MESSAGE_BYTES_MAX,
 };
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Export, ExportMode, Shard};
@@ -21,6 +22,7 @@ use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::shard_copies_server::{ShardCopies, ShardCopiesServer};
 use futures::stream::{BoxStream, StreamExt};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -29,17 +31,19 @@ use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
 use super::stream::{Compression, read_range};
-use super::throttle::Throttle;
 
 /// Number of blocks that wait to be sent, for each stream.
 const BLOCKS_WAITING: usize = 2;
 /// Time between two sweeps of unused frozen shards.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
+/// Largest burst, in KiB.
+const BURST_KIB: u32 = 4 << 10;
+
 /// Lookup of the shards that may be copied.
 #[tonic::async_trait]
 pub trait FindShard: Send + Sync + 'static {
-    /// Returns the shard of a partition of the store of this name. `kept_as` is the storage id of a
+    /// Returns the shard of a partition of the store of this name. `storage_id` is that of a
     /// version of the documents; `None` selects the version that answers reads.
     ///
     /// # Errors
@@ -47,7 +51,7 @@ pub trait FindShard: Send + Sync + 'static {
     async fn find(
         &self,
         store: &str,
-        kept_as: Option<StoreId>,
+        storage_id: Option<StoreId>,
         partition: PartitionId,
     ) -> Result<Arc<Shard>>;
 }
@@ -94,12 +98,12 @@ impl FrozenExport {
     }
 
     fn is_unused(&self) -> bool {
-        self.used.lock().elapsed() > Duration::from_millis(COPY_HELD_MS)
+        self.used.lock().elapsed() > Duration::from_millis(COPY_LEASE_MS)
     }
 }
 
 /// The content of a range, as a stream of messages.
-type Rows = BoxStream<'static, Result<v1::CopyRows, Status>>;
+type RangeStream = BoxStream<'static, Result<v1::CopyRowsResponse, Status>>;
 
 impl CopySource {
     /// Creates the source of copies of these shards. The source freezes shards in `dir`, which is
@@ -150,8 +154,9 @@ impl Inner {
             return Err(Error::limit_exceeded(advice, limit, actual));
         }
         let mode = mode_of(&request)?;
-        let (kept_as, partition) = (request.kept_as.map(StoreId), PartitionId(request.partition));
-        let shard = self.shards.find(&request.store, kept_as, partition).await?;
+        let (storage_id, partition) =
+            (request.storage_id.map(StoreId), PartitionId(request.partition));
+        let shard = self.shards.find(&request.store, storage_id, partition).await?;
         let id = self.entropy.next_u64()?.max(1);
         let path = self.path(id);
         let store = request.store;
@@ -213,15 +218,15 @@ impl Inner {
         }
     }
 
-    async fn rows_of(&self, request: v1::CopyRowsOfRequest) -> Result<v1::CopyRowsOfResponse> {
+    async fn rows_of(&self, request: v1::GetRowsRequest) -> Result<v1::GetRowsResponse> {
         let frozen = self.find(&mut *self.frozen.lock().await, request.copy_id).await?;
         let answer = run_blocking(move || read_rows_of(&frozen, &request.keys)).await?;
         let raw_bytes = answer.rows.as_ref().map_or(0, |rows| rows.raw_bytes as usize);
-        self.throttle.admit(raw_bytes).await;
+        self.throttle.wait_for(raw_bytes).await;
         Ok(answer)
     }
 
-    async fn rows(&self, request: v1::CopyRowsRequest) -> Result<Rows> {
+    async fn rows(&self, request: v1::CopyRowsRequest) -> Result<RangeStream> {
         let frozen = self.find(&mut *self.frozen.lock().await, request.copy_id).await?;
         let throttles = [Arc::clone(&self.throttle), frozen.throttle(request.bytes_per_second)];
         let (sender, receiver) = mpsc::channel(BLOCKS_WAITING);
@@ -232,31 +237,31 @@ impl Inner {
                 drop(sender.blocking_send(Err(status_of_error(&error))));
             }
         });
-        let admitted = ReceiverStream::new(receiver).then(move |rows| {
+        let throttled = ReceiverStream::new(receiver).then(move |block| {
             let throttles = throttles.clone();
             async move {
-                if let Ok(v1::CopyRows { raw_bytes, .. }) = &rows {
+                if let Ok(v1::CopyBlock { raw_bytes, .. }) = &block {
                     for throttle in &throttles {
-                        throttle.admit(*raw_bytes as usize).await;
+                        throttle.wait_for(*raw_bytes as usize).await;
                     }
                 }
-                rows
+                block.map(|block| v1::CopyRowsResponse { block: Some(block) })
             }
         });
-        Ok(admitted.boxed())
+        Ok(throttled.boxed())
     }
 }
 
 /// Reads the rows of some keys.
-fn read_rows_of(frozen: &FrozenExport, keys: &[Bytes]) -> Result<v1::CopyRowsOfResponse> {
+fn read_rows_of(frozen: &FrozenExport, keys: &[Bytes]) -> Result<v1::GetRowsResponse> {
     let mut block = RowsBlock::default();
     let answered = frozen.export.rows_of(keys, &mut block)?;
     frozen.touch();
     let raw_bytes = block.bytes().len() as u32;
     let packed = Compression::default().pack(block.into_bytes());
     let rows =
-        v1::CopyRows { crc32c: crc32c::crc32c(&packed), block: packed, raw_bytes, part_end: None };
-    Ok(v1::CopyRowsOfResponse { keys: answered as u32, rows: Some(rows) })
+        v1::CopyBlock { crc32c: crc32c::crc32c(&packed), block: packed, raw_bytes, part_end: None };
+    Ok(v1::GetRowsResponse { keys: answered as u32, rows: Some(rows) })
 }
 
 /// # Errors
@@ -275,33 +280,34 @@ fn mode_of(request: &v1::BeginCopyRequest) -> Result<ExportMode> {
 
 #[tonic::async_trait]
 impl ShardCopies for CopySource {
-    type RowsStream = Rows;
+    type CopyRowsStream = RangeStream;
 
-    async fn begin(
+    async fn begin_copy(
         &self,
         request: Request<v1::BeginCopyRequest>,
-    ) -> Result<Response<v1::CopyPlan>, Status> {
-        let plan = self.0.begin(request.into_inner()).await;
-        plan.map(Response::new).map_err(|error| status_of_error(&error))
+    ) -> Result<Response<v1::BeginCopyResponse>, Status> {
+        let begun = self.0.begin(request.into_inner()).await;
+        let begun = begun.map(|plan| Response::new(v1::BeginCopyResponse { plan: Some(plan) }));
+        begun.map_err(|error| status_of_error(&error))
     }
 
-    async fn rows(
+    async fn copy_rows(
         &self,
         request: Request<v1::CopyRowsRequest>,
-    ) -> Result<Response<Self::RowsStream>, Status> {
+    ) -> Result<Response<Self::CopyRowsStream>, Status> {
         let rows = self.0.rows(request.into_inner()).await;
         rows.map(Response::new).map_err(|error| status_of_error(&error))
     }
 
-    async fn rows_of(
+    async fn get_rows(
         &self,
-        request: Request<v1::CopyRowsOfRequest>,
-    ) -> Result<Response<v1::CopyRowsOfResponse>, Status> {
+        request: Request<v1::GetRowsRequest>,
+    ) -> Result<Response<v1::GetRowsResponse>, Status> {
         let rows = self.0.rows_of(request.into_inner()).await;
         rows.map(Response::new).map_err(|error| status_of_error(&error))
     }
 
-    async fn end(
+    async fn end_copy(
         &self,
         request: Request<v1::EndCopyRequest>,
     ) -> Result<Response<v1::EndCopyResponse>, Status> {
@@ -309,5 +315,29 @@ impl ShardCopies for CopySource {
         let ended = self.0.end(&mut frozen, request.into_inner().copy_id).await;
         let ended = ended.map(|()| Response::new(v1::EndCopyResponse {}));
         ended.map_err(|error| status_of_error(&error))
+    }
+}
+
+/// Limiter of bytes per second; `None` has no limit.
+struct Throttle(Option<DefaultDirectRateLimiter>);
+
+impl Throttle {
+    /// Creates a limiter with this bound; 0: no limit. The limiter counts in KiB.
+    fn new(bytes_per_second: u64) -> Self {
+        let kib = u32::try_from(bytes_per_second.div_ceil(1_024)).unwrap_or(u32::MAX);
+        let burst = NonZeroU32::MIN.saturating_add(BURST_KIB - 1);
+        let quota = NonZeroU32::new(kib).map(|kib| Quota::per_second(kib).allow_burst(burst));
+        Self(quota.map(RateLimiter::direct))
+    }
+
+    /// Waits until this many bytes may be sent.
+    async fn wait_for(&self, bytes: usize) {
+        let Some(limiter) = &self.0 else { return };
+        let mut left = u32::try_from(bytes.div_ceil(1_024)).unwrap_or(u32::MAX);
+        while let Some(some) = NonZeroU32::new(left.min(BURST_KIB)) {
+            // The request never exceeds the burst, so the limiter never refuses it.
+            let _ = limiter.until_n_ready(some).await;
+            left -= some.get();
+        }
     }
 }

@@ -21,7 +21,7 @@ const BLOCKS_LEFT_OUT: u32 = 15;
 const WORTH_PERCENT: usize = 85;
 
 /// Channel to the stream that sends the messages.
-pub(super) type Sender = mpsc::Sender<Result<v1::CopyRows, Status>>;
+pub(super) type Sender = mpsc::Sender<Result<v1::CopyBlock, Status>>;
 
 /// Reads the requested range to its end, or until the receiver has gone; calls `note_block` after
 /// each block.
@@ -65,7 +65,7 @@ fn send(
     loop {
         let (block, raw_bytes, end) = next()?;
         let is_over = end.is_some_and(|end| end.is_range_end);
-        let message = v1::CopyRows {
+        let message = v1::CopyBlock {
             crc32c: crc32c::crc32c(&block),
             block,
             // A block ends after the row that fills a MiB, and rows are far below 4 GiB.
@@ -119,11 +119,11 @@ mod tests {
 
     fn unpack(block: Bytes, raw_bytes: u32) -> Result<Bytes> {
         let crc32c = crc32c::crc32c(&block);
-        block_of(&v1::CopyRows { block, raw_bytes, crc32c, part_end: None })
+        block_of(&v1::CopyBlock { block, raw_bytes, crc32c, part_end: None })
     }
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn packed_bytes_unpack_to_the_original() {
         let mut compression = Compression::default();
         let plain = vec![7; 100_000];
         let packed = compression.pack(plain.clone());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_get_smaller_is_left_as_it_is_for_a_while() {
+    fn incompressible_bytes_are_sent_plain_for_a_while() {
         let mut compression = Compression::default();
         let entropy = SeededEntropy::new(1);
         let random: Vec<_> = (0..10_000).map(|_| entropy.next_u64().unwrap() as u8).collect();

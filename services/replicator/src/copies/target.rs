@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_core::backoff::Backoff;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::PartitionId;
-use forebay_core::limits::{COPY_MESSAGE_BYTES_MAX, COPY_STREAMS_MAX, MESSAGE_BYTES_MAX};
+use forebay_core::limits::{COPY_MESSAGE_BYTES_MAX, COPY_PARALLELISM_MAX, MESSAGE_BYTES_MAX};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Import, ShardDirectory};
 use forebay_tasks::run_blocking;
@@ -39,9 +39,9 @@ const BEGUN_MAX: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
     /// Number of ranges or files that are read in parallel, each over its own connection, up to
-    /// [`COPY_STREAMS_MAX`]. Each takes a thread and 16 MiB of memory, and the memory of six rows
-    /// if rows are larger than 1 MiB.
-    pub streams: usize,
+    /// [`COPY_PARALLELISM_MAX`]. Each takes a thread and 16 MiB of memory, and the memory of six
+    /// rows if rows are larger than 1 MiB.
+    pub parallelism: usize,
     /// Whether a new copy moves the source's files instead of its rows. A resumed copy keeps its
     /// mode.
     pub are_files_moved: bool,
@@ -52,10 +52,10 @@ pub struct CopyOptions {
 }
 
 impl Default for CopyOptions {
-    /// Returns the defaults: rows over two streams without a rate limit; a minute of patience.
+    /// Returns the defaults: rows over two connections without a rate limit; a minute of patience.
     fn default() -> Self {
         let patience = Duration::from_secs(60);
-        Self { streams: 2, are_files_moved: false, bytes_per_second: 0, patience }
+        Self { parallelism: 2, are_files_moved: false, bytes_per_second: 0, patience }
     }
 }
 
@@ -78,8 +78,8 @@ impl CopyTarget {
     /// # Errors
     /// - `Unavailable` if the source fails for longer than the patience.
     /// - `NotFound` if the store does not exist.
-    /// - `LimitExceeded` for too many streams, and for a full disk, with the bytes that are free
-    ///   and those that are about to arrive.
+    /// - `LimitExceeded` for too many parallel reads, and for a full disk, with the bytes that are
+    ///   free and those that are about to arrive.
     /// - `Corrupt` if the content differs from the source's digests.
     ///
     /// Durable parts stay for the next attempt, except after `Corrupt`.
@@ -90,10 +90,10 @@ impl CopyTarget {
         partition: PartitionId,
         progress: &watch::Sender<CopyProgress>,
     ) -> Result<CopyProgress> {
-        if self.options.streams > COPY_STREAMS_MAX {
-            let (limit, actual) = (COPY_STREAMS_MAX as u64, self.options.streams as u64);
+        if self.options.parallelism > COPY_PARALLELISM_MAX {
+            let (limit, actual) = (COPY_PARALLELISM_MAX as u64, self.options.parallelism as u64);
             return Err(Error::limit_exceeded(
-                "the copy has too many streams; copy over fewer streams",
+                "the copy has too many parallel reads; lower the parallelism",
                 limit,
                 actual,
             ));
@@ -127,14 +127,14 @@ impl CopyTarget {
             false => v1::CopyMode::Rows,
         };
         let (store, partition, mode) = (store.to_owned(), partition.0, mode.into());
-        let request = v1::BeginCopyRequest { store, partition, copy_id, mode, kept_as: None };
+        let request = v1::BeginCopyRequest { store, partition, copy_id, mode, storage_id: None };
         let mut client = ShardCopiesClient::new(endpoint.connect_lazy())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let mut backoff = self.backoff();
         let deadline = Instant::now() + self.options.patience;
         let plan = loop {
-            let error = match client.begin(request.clone()).await {
-                Ok(plan) => break plan.into_inner(),
+            let error = match client.begin_copy(request.clone()).await {
+                Ok(begun) => break begun.into_inner().plan.unwrap_or_default(),
                 Err(status) => error_of_status(&status),
             };
             if !is_passing(&error) || Instant::now() > deadline {
@@ -188,8 +188,8 @@ impl ShardCopy {
             .rev()
             .collect();
         let left = Mutex::new(left);
-        let streams = self.target.options.streams.max(1);
-        let copying = try_join_all((0..streams).map(|_| self.stream(&left)));
+        let parallelism = self.target.options.parallelism.max(1);
+        let copying = try_join_all((0..parallelism).map(|_| self.stream(&left)));
         let telling = async {
             loop {
                 progress.send_replace(meter.look(&self.import));
@@ -257,7 +257,7 @@ impl ShardCopy {
             behind_bytes: done.bytes,
         };
         let told = |status: tonic::Status| error_of_status(&status);
-        let mut rows = client.rows(request).await.map_err(told)?.into_inner();
+        let mut rows = client.copy_rows(request).await.map_err(told)?.into_inner();
         let (sender, receiver) = mpsc::channel(BLOCKS_WAITING);
         let (import, received) = (Arc::clone(&self.import), Arc::clone(&self.received));
         let held = Arc::clone(&self.writing).read_owned().await;
@@ -270,8 +270,8 @@ impl ShardCopy {
             written
         });
         let receiving = async move {
-            while let Some(rows) = rows.message().await.map_err(told)? {
-                if sender.send(rows).await.is_err() {
+            while let Some(response) = rows.message().await.map_err(told)? {
+                if sender.send(response.block.unwrap_or_default()).await.is_err() {
                     // The writing task reports why it has ended.
                     return Ok(());
                 }
@@ -294,7 +294,7 @@ impl ShardCopy {
         info!(at = %partition, "shard copied");
         // If this call fails, the source removes the frozen shard later.
         let mut client = ShardCopiesClient::new(self.endpoint.connect_lazy());
-        drop(client.end(v1::EndCopyRequest { copy_id }).await);
+        drop(client.end_copy(v1::EndCopyRequest { copy_id }).await);
         Ok(())
     }
 

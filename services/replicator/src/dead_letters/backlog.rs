@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use forebay_core::dead_letter::LastLetter;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::{
-    DEAD_LETTERS_BYTES_AIM, DEAD_LETTERS_PER_RECORD_MAX, DEAD_LETTERS_WAITING_BYTES_MAX,
+    DEAD_LETTERS_BYTES_TARGET, DEAD_LETTERS_PER_RECORD_MAX, DEAD_LETTERS_WAITING_BYTES_MAX,
     DEAD_LETTERS_WAITING_MAX,
 };
-use forebay_replica::Skipped;
+use forebay_replica::SkippedLogRecord;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -18,9 +18,9 @@ use tokio::sync::Notify;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetterCounts {
     /// Letters appended to the dead-letter log.
-    pub copied: u64,
+    pub letters_copied: u64,
     /// Skipped records that wait to be copied.
-    pub waiting: u64,
+    pub records_waiting: u64,
     /// Failed calls of the log.
     pub log_errors: u64,
     /// Overflows of the queue; after each, the replica is reopened to find the rejected records.
@@ -29,7 +29,7 @@ pub struct DeadLetterCounts {
 
 #[derive(Default)]
 struct Queue {
-    letters: BTreeMap<PartitionId, VecDeque<Skipped>>,
+    letters: BTreeMap<PartitionId, VecDeque<SkippedLogRecord>>,
     /// The last copied letter of each partition.
     last: BTreeMap<PartitionId, LastLetter>,
     bytes: usize,
@@ -48,20 +48,20 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     /// Enqueues a record that the replica skipped. Never blocks for long.
-    pub(crate) fn push(&self, skipped: &Skipped) {
+    pub(crate) fn push(&self, skipped: &SkippedLogRecord) {
         let mut queue = self.queue.lock();
         if queue.has_overflowed || queue.is_copied(skipped) {
             return;
         }
         let bytes = skipped.entry.len();
-        let is_full = queue.counts.waiting as usize >= DEAD_LETTERS_WAITING_MAX
+        let is_full = queue.counts.records_waiting as usize >= DEAD_LETTERS_WAITING_MAX
             || (queue.bytes > 0 && queue.bytes + bytes > DEAD_LETTERS_WAITING_BYTES_MAX);
         if is_full {
             queue.has_overflowed = true;
             queue.counts.overflows += 1;
         } else {
             queue.bytes += bytes;
-            queue.counts.waiting += 1;
+            queue.counts.records_waiting += 1;
             queue.letters.entry(skipped.at.partition).or_default().push_back(skipped.clone());
         }
         drop(queue);
@@ -74,15 +74,15 @@ impl Backlog {
     }
 
     /// Returns the first letters of a partition, of one home log, that go into one record; the
-    /// letters stay until they are [settled](Self::settle).
-    pub(crate) fn next_group(&self) -> Option<Vec<Skipped>> {
+    /// letters stay until they are [removed](Self::remove_group).
+    pub(crate) fn next_group(&self) -> Option<Vec<SkippedLogRecord>> {
         let queue = self.queue.lock();
         let letters = queue.letters.values().find(|letters| !letters.is_empty())?;
-        let mut group: Vec<Skipped> = Vec::new();
+        let mut group: Vec<SkippedLogRecord> = Vec::new();
         let mut bytes = 0;
         for letter in letters.iter().take(DEAD_LETTERS_PER_RECORD_MAX) {
             bytes += letter.entry.len();
-            let fits = group.is_empty() || bytes <= DEAD_LETTERS_BYTES_AIM;
+            let fits = group.is_empty() || bytes <= DEAD_LETTERS_BYTES_TARGET;
             if !fits || group.last().is_some_and(|before| before.log_id != letter.log_id) {
                 break;
             }
@@ -92,13 +92,13 @@ impl Backlog {
     }
 
     /// Removes the first letters of a partition, which the dead-letter log now holds.
-    pub(crate) fn settle(&self, partition: PartitionId, taken: usize, copied: u64) {
+    pub(crate) fn remove_group(&self, partition: PartitionId, taken: usize, copied: u64) {
         let mut queue = self.queue.lock();
         let Some(letters) = queue.letters.get_mut(&partition) else { return };
-        let settled: Vec<_> = letters.drain(..taken.min(letters.len())).collect();
-        queue.bytes -= settled.iter().map(|letter| letter.entry.len()).sum::<usize>();
-        queue.counts.waiting -= settled.len() as u64;
-        queue.counts.copied += copied;
+        let removed: Vec<_> = letters.drain(..taken.min(letters.len())).collect();
+        queue.bytes -= removed.iter().map(|letter| letter.entry.len()).sum::<usize>();
+        queue.counts.records_waiting -= removed.len() as u64;
+        queue.counts.letters_copied += copied;
     }
 
     /// Records the last copied letter of a partition.
@@ -119,7 +119,7 @@ impl Backlog {
     /// reopened to find the rejected records.
     pub(crate) fn must_reopen(&self) -> bool {
         let queue = self.queue.lock();
-        queue.has_overflowed && queue.counts.waiting == 0
+        queue.has_overflowed && queue.counts.records_waiting == 0
     }
 
     /// Resets the queue for a replica that folds the log from its start.
@@ -133,7 +133,7 @@ impl Backlog {
 }
 
 impl Queue {
-    fn is_copied(&self, skipped: &Skipped) -> bool {
+    fn is_copied(&self, skipped: &SkippedLogRecord) -> bool {
         // A log has no id before its first well-formed entry; the copier checks such a record.
         let Some(log_id) = skipped.log_id else { return false };
         let last = self.last.get(&skipped.at.partition);

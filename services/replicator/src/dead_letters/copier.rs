@@ -19,13 +19,13 @@ use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_entries::{find_log_id, open_log};
 use forebay_log::ChangeLog;
-use forebay_replica::Skipped;
+use forebay_replica::SkippedLogRecord;
 use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
 use super::backlog::Backlog;
-use super::tail::{DeadLetterTail, bounds, read_back};
+use super::letter_log::{DeadLetterTail, bounds, read_back};
 use crate::document_shards::DocumentShards;
 use crate::parts::ReplicatorParts;
 
@@ -118,10 +118,10 @@ impl Copier {
     }
 
     /// Copies the first waiting letters, except those that were copied before.
-    async fn copy(&mut self, partition: PartitionId, group: &[Skipped]) -> Result<()> {
+    async fn copy(&mut self, partition: PartitionId, group: &[SkippedLogRecord]) -> Result<()> {
         let home_log = self.home_log(partition, group).await?;
         let tail = self.tail(partition).await?;
-        let is_new = |skipped: &&Skipped| {
+        let is_new = |skipped: &&SkippedLogRecord| {
             !tail.last.is_some_and(|last| last.covers(home_log, skipped.offset))
         };
         let letters: Vec<_> =
@@ -133,15 +133,15 @@ impl Copier {
             self.backlog.note_last(partition, Some(last));
             info!(store = %self.home, %partition, copied, "dead letters copied");
         }
-        self.backlog.settle(partition, group.len(), copied);
+        self.backlog.remove_group(partition, group.len(), copied);
         if let Some((shards, last)) = self.shards.as_ref().zip(group.last()) {
-            shards.settle_skipped(partition, last.offset);
+            shards.forget_skipped(partition, last.offset);
         }
         Ok(())
     }
 
     /// Returns the id of the log in which the letters were skipped.
-    async fn home_log(&self, partition: PartitionId, group: &[Skipped]) -> Result<LogId> {
+    async fn home_log(&self, partition: PartitionId, group: &[SkippedLogRecord]) -> Result<LogId> {
         if let Some(log_id) = group.first().and_then(|first| first.log_id) {
             return Ok(log_id);
         }
@@ -180,8 +180,8 @@ impl Copier {
             .last()
             .map(|letter| LastLetter { home_log: letter.home_log, offset: letter.offset });
         let entry = self.entry(log_id, EntryBody::DeadLetters(letters))?;
-        let appended = self.log.append(at, entry).await?;
-        let start = self.trim(at, tail.start, appended.offset.next()).await;
+        let receipt = self.log.append(at, entry).await?;
+        let start = self.trim(at, tail.start, receipt.offset.next()).await;
         self.tails.insert(partition, DeadLetterTail { last, start, ..tail });
         Ok(())
     }
@@ -202,12 +202,11 @@ impl Copier {
     }
 
     fn entry(&self, log_id: LogId, body: EntryBody) -> Result<bytes::Bytes> {
-        let (epoch, schema_version) = (Epoch(0), SchemaVersion(0));
-        encode_entry(&Entry { log_id, epoch, schema_version, source: None, body })
+        encode_entry(&Entry::original(log_id, SchemaVersion(0), body))
     }
 }
 
-fn letter(home_log: LogId, skipped: &Skipped) -> DeadLetter {
+fn letter(home_log: LogId, skipped: &SkippedLogRecord) -> DeadLetter {
     let epoch = decode_entry(&skipped.entry).map_or(Epoch(0), |entry| entry.epoch);
     DeadLetter {
         home_log,

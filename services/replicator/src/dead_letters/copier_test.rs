@@ -15,7 +15,7 @@ use forebay_core::limits::{DEAD_LETTER_RECORDS_KEPT, DEAD_LETTERS_PER_RECORD_MAX
 use forebay_core::schema::{Definition, StoreSpec};
 use forebay_log::faulty::FaultRates;
 use forebay_log::{ChangeLog, FaultyLog, MemoryLog};
-use forebay_replica::Skipped;
+use forebay_replica::SkippedLogRecord;
 use forebay_runtime::ServiceContext;
 
 use super::*;
@@ -34,8 +34,8 @@ fn definition() -> Definition {
 fn parts(log: Arc<dyn ChangeLog>, seed: u64) -> ReplicatorParts {
     let entropy: Arc<dyn Entropy> = Arc::new(SeededEntropy::new(seed));
     let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1)));
-    let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), Arc::clone(&entropy)));
     let context = ServiceContext::start(log, clock, entropy);
+    let heartbeats = Arc::new(LogHeartbeats::new(&context));
     ReplicatorParts { context, heartbeats, shards: None }
 }
 
@@ -43,8 +43,8 @@ fn memory() -> Arc<MemoryLog> {
     Arc::new(MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1)))))
 }
 
-fn skipped(partition: u32, offset: u64) -> Skipped {
-    Skipped {
+fn skipped(partition: u32, offset: u64) -> SkippedLogRecord {
+    SkippedLogRecord {
         at: PartitionRef { store: STORE, partition: PartitionId(partition) },
         offset: Offset(offset),
         log_id: Some(LogId(5)),
@@ -66,7 +66,7 @@ async fn start(parts: &ReplicatorParts) -> (Arc<Backlog>, tokio::task::JoinHandl
 
 async fn copied(backlog: &Backlog) {
     let wait = async {
-        while backlog.counts().waiting > 0 {
+        while backlog.counts().records_waiting > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -87,7 +87,7 @@ async fn listed(log: &dyn ChangeLog, partition: u32) -> Vec<DeadLetter> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_read_each_position_was_copied_once_whatever_failed() {
+async fn each_position_is_copied_once_as_read_despite_faults() {
     let rates = FaultRates {
         append_refused: 1_500,
         append_in_doubt_appended: 1_500,
@@ -133,7 +133,7 @@ async fn as_read_each_position_was_copied_once_whatever_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_of_dead_letters_is_bounded_and_its_newest_are_listed() {
+async fn dead_letter_log_is_bounded_and_its_newest_letters_are_listed() {
     const FULL_RECORD: u64 = DEAD_LETTERS_PER_RECORD_MAX as u64;
     let memory = memory();
     let parts = parts(Arc::clone(&memory) as Arc<dyn ChangeLog>, 1);
@@ -154,7 +154,7 @@ async fn a_log_of_dead_letters_is_bounded_and_its_newest_are_listed() {
         backlog.push(&skipped(0, offset));
     }
     copied(&backlog).await;
-    assert_eq!(backlog.counts().copied, FULL_RECORD);
+    assert_eq!(backlog.counts().letters_copied, FULL_RECORD);
     let letters = listed(&*memory, 0).await;
     assert!(letters.is_sorted_by(|one, other| one.offset < other.offset));
     assert_eq!(letters.last().unwrap().offset.0, records + FULL_RECORD - 1);

@@ -3,17 +3,16 @@
 //! `proto/spec/dead-letter.md`.
 //!
 //! `backlog` queues the records that the replica skipped until the copier has copied them, `copier`
-//! appends them in order, `tail` reads how far an earlier copier got, and `list` pages through the
+//! appends them in order, and `letter_log` reads how far an earlier copier got, and pages of
 //! letters.
 
 mod backlog;
 mod copier;
 #[cfg(test)]
 mod copier_test;
-mod list;
-mod tail;
+mod letter_log;
 
 pub(crate) use backlog::Backlog;
 pub use backlog::DeadLetterCounts;
 pub(crate) use copier::Copier;
-pub(crate) use list::list;
+pub(crate) use letter_log::list;

@@ -10,13 +10,13 @@ use forebay_core::limits::{BATCH_KEYS_MAX, MESSAGE_BYTES_MAX, ORDERED_GET_KEYS};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_replica::{Read, Storage};
+use forebay_replica::{ReadOptions, Storage};
 use forebay_runtime::forwarded;
 use forebay_shard::OwnedView;
 use forebay_wire::status::error_of_status;
 use forebay_wire::token::Token;
 use forebay_wire::v1;
-use forebay_wire::v1::found::{Absent, Answer};
+use forebay_wire::v1::document_result::{Absent, Answer};
 use forebay_wire::v1::shards_client::ShardsClient;
 use futures::future::join_all;
 use tonic::transport::Channel;
@@ -29,9 +29,9 @@ pub(super) type Places = BTreeMap<PartitionId, Vec<usize>>;
 
 /// A get in progress: the request, and the documents found so far.
 pub(super) struct PartitionedGet {
-    request: v1::GetRequest,
+    request: v1::GetDocumentsRequest,
     fields: FieldSelection,
-    found: Vec<v1::Found>,
+    found: Vec<v1::DocumentResult>,
     /// Bytes of the found rows.
     bytes: usize,
     token: Token,
@@ -48,7 +48,7 @@ pub(super) struct OpenPartition {
 impl PartitionedGet {
     /// # Errors
     /// `LimitExceeded` for too many keys.
-    pub fn new(request: v1::GetRequest, definition: &Definition) -> Result<Self> {
+    pub fn new(request: v1::GetDocumentsRequest, definition: &Definition) -> Result<Self> {
         if request.keys.len() > BATCH_KEYS_MAX {
             let (limit, actual) = (BATCH_KEYS_MAX as u64, request.keys.len() as u64);
             return Err(Error::limit_exceeded(
@@ -57,7 +57,7 @@ impl PartitionedGet {
                 actual,
             ));
         }
-        let found = vec![v1::Found { answer: None }; request.keys.len()];
+        let found = vec![v1::DocumentResult { answer: None }; request.keys.len()];
         let (fields, token) =
             (FieldSelection::new(&request.fields), Token::new(definition.versions.home()));
         let schema_version = definition.version;
@@ -78,17 +78,17 @@ impl PartitionedGet {
 
     /// Forwards the keys of one partition to another process.
     pub async fn forward(
-        request: &v1::GetRequest,
+        request: &v1::GetDocumentsRequest,
         places: &[usize],
         peer: Channel,
-    ) -> Result<v1::GetResponse> {
+    ) -> Result<v1::GetDocumentsResponse> {
         let keys = places.iter().map(|place| request.keys[*place].clone()).collect();
         let (store, fields) = (request.store.clone(), request.fields.clone());
-        let message = v1::GetRequest { store, keys, fields, read: request.read.clone() };
+        let message = v1::GetDocumentsRequest { store, keys, fields, read: request.read.clone() };
         let mut peer = ShardsClient::new(peer)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let answer = peer.get(forwarded(message)).await;
+        let answer = peer.get_documents(forwarded(message)).await;
         Ok(answer.map_err(|status| error_of_status(&status))?.into_inner())
     }
 
@@ -96,7 +96,7 @@ impl PartitionedGet {
     ///
     /// # Errors
     /// `Internal` if the answer does not match the request.
-    pub fn take(&mut self, places: &[usize], answer: v1::GetResponse) -> Result<()> {
+    pub fn take(&mut self, places: &[usize], answer: v1::GetDocumentsResponse) -> Result<()> {
         if answer.found.len() != places.len() {
             return Err(Error::internal(
                 "another replicator answered for other keys than requested",
@@ -113,7 +113,7 @@ impl PartitionedGet {
     pub async fn open(
         &mut self,
         store: &LocalStore,
-        read: &Read,
+        read: &ReadOptions,
         places: Places,
     ) -> Vec<OpenPartition> {
         let views = places.into_iter().map(|(partition, places)| async move {
@@ -159,13 +159,13 @@ impl PartitionedGet {
     }
 
     /// Returns the answer.
-    pub fn finish(self) -> v1::GetResponse {
+    pub fn finish(self) -> v1::GetDocumentsResponse {
         let (found, token) = (self.found, self.token.encode());
-        v1::GetResponse { found, token, schema_version: self.schema_version.0 }
+        v1::GetDocumentsResponse { found, token, schema_version: self.schema_version.0 }
     }
 
     /// Returns the request.
-    pub fn request(&self) -> &v1::GetRequest {
+    pub fn request(&self) -> &v1::GetDocumentsRequest {
         &self.request
     }
 
@@ -182,7 +182,7 @@ impl PartitionedGet {
                     Answer::Document(document)
                 }
             };
-            self.found[*place] = v1::Found { answer: Some(answer) };
+            self.found[*place] = v1::DocumentResult { answer: Some(answer) };
         }
         if self.bytes > MESSAGE_BYTES_MAX {
             let (limit, actual) = (MESSAGE_BYTES_MAX as u64, self.bytes as u64);
@@ -194,7 +194,7 @@ impl PartitionedGet {
 
     pub fn refuse(&mut self, places: &[usize], error: &Error) {
         for place in places {
-            self.found[*place] = v1::Found { answer: Some(Answer::Error(error.into())) };
+            self.found[*place] = v1::DocumentResult { answer: Some(Answer::Error(error.into())) };
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};
-use forebay_replica::{Read, StoreReplica};
+use forebay_replica::{ReadOptions, StoreReplica};
 use forebay_shard::{OwnedView, View};
 use forebay_wire::token::Token;
 
@@ -22,12 +22,12 @@ impl LocalStore {
     /// Returns a view of a partition, as fresh as requested.
     ///
     /// # Errors
-    /// As [`StoreReplica::admit`]; `Unavailable` if the shard is not in this process.
-    pub async fn view(&self, read: &Read, partition: PartitionId) -> Result<OwnedView> {
+    /// As [`StoreReplica::await_readable`]; `Unavailable` if the shard is not in this process.
+    pub async fn view(&self, read: &ReadOptions, partition: PartitionId) -> Result<OwnedView> {
         if !self.follower.follows(partition) {
             return Err(elsewhere());
         }
-        self.follower.admit(read, &[partition]).await?;
+        self.follower.await_readable(read, &[partition]).await?;
         let shard = self.shards.shard(partition).map_err(|_| elsewhere())?;
         OwnedView::open(shard)
     }

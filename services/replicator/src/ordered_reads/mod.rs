@@ -10,4 +10,4 @@ mod scan_spec;
 mod service;
 
 pub(crate) use scan_sessions::ScanSessions;
-pub use service::ShardService;
+pub(crate) use service::ShardService;

@@ -8,7 +8,7 @@ use forebay_core::entropy::Entropy;
 use forebay_core::id::PartitionId;
 use forebay_core::key::Key;
 use forebay_core::{Error, Result};
-use forebay_replica::{Read, Storage};
+use forebay_replica::{ReadOptions, Storage};
 use forebay_tasks::run_blocking;
 use forebay_wire::document::ScanCursor;
 use forebay_wire::v1;
@@ -42,8 +42,8 @@ impl PagedScan {
     /// - As [`LocalStore::view`].
     pub async fn begin(
         store: LocalStore,
-        request: &v1::ScanRequest,
-        read: &Read,
+        request: &v1::ScanDocumentsRequest,
+        read: &ReadOptions,
         entropy: &dyn Entropy,
     ) -> Result<Self> {
         let definition = &store.schema.definition;
@@ -71,7 +71,7 @@ impl PagedScan {
         let held = held.filter(|number| sessions.get(*number).is_some());
         let view = match (held, &cursor) {
             (Some(number), _) => number,
-            (None, Some(_)) if !request.may_move => return Err(moved()),
+            (None, Some(_)) if !request.allow_snapshot_change => return Err(snapshot_lost()),
             (None, _) => {
                 let view = Arc::new(store.view(read, partition).await?);
                 let number = entropy.next_u64()?;
@@ -92,8 +92,11 @@ impl PagedScan {
     ///
     /// # Errors
     /// `TokenLost` if the view is no longer retained, else as [`ScanSpec::read_page`].
-    pub async fn next(mut self, clock: Timestamp) -> Result<(v1::ScanResponse, Option<Self>)> {
-        let view = self.scan_sessions().get(self.view).ok_or_else(moved)?;
+    pub async fn next(
+        mut self,
+        clock: Timestamp,
+    ) -> Result<(v1::ScanDocumentsResponse, Option<Self>)> {
+        let view = self.scan_sessions().get(self.view).ok_or_else(snapshot_lost)?;
         let (spec, left) = (Arc::clone(&self.spec), self.left);
         let (shards, behind) = (self.store.shards.clone(), self.behind.clone());
         let reading = {
@@ -107,7 +110,7 @@ impl PagedScan {
         self.left -= documents.len() as u64;
         self.behind = last.or(self.behind);
         let view = view.view();
-        let answer = v1::ScanResponse {
+        let answer = v1::ScanDocumentsResponse {
             documents,
             cursor: self.cursor(is_end),
             token: self.store.token(self.partition, view)?.encode(),
@@ -136,7 +139,7 @@ impl PagedScan {
 ///
 /// # Errors
 /// `InvalidArgument` for a cursor of another request.
-fn cursor_of(request: &v1::ScanRequest, digest: u64) -> Result<Option<ScanCursor>> {
+fn cursor_of(request: &v1::ScanDocumentsRequest, digest: u64) -> Result<Option<ScanCursor>> {
     if request.cursor.is_empty() {
         return Ok(None);
     }
@@ -149,8 +152,8 @@ fn cursor_of(request: &v1::ScanRequest, digest: u64) -> Result<Option<ScanCursor
     Ok(Some(cursor))
 }
 
-fn moved() -> Error {
-    let message = "the position of the scan is no longer held; continue with `may_move` at a later \
-        position, or restart the scan";
+fn snapshot_lost() -> Error {
+    let message = "the position of the scan is no longer held; continue with \
+        `allow_snapshot_change` at a later position, or restart the scan";
     Error::token_lost(message)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::limits::{SCAN_VIEW_HELD_MS, SCAN_VIEWS_MAX};
+use forebay_core::limits::{SCAN_SNAPSHOT_TTL_MS, SCAN_SNAPSHOTS_MAX};
 use forebay_core::{Error, Result};
 use forebay_shard::{OwnedView, Shard};
 use parking_lot::Mutex;
@@ -30,13 +30,13 @@ impl ScanSessions {
     /// `LimitExceeded` if too many scans are in progress.
     pub fn begin(&self, number: u64, view: Arc<OwnedView>) -> Result<()> {
         let (mut sessions, now) = (self.0.lock(), Instant::now());
-        if sessions.len() >= SCAN_VIEWS_MAX {
+        if sessions.len() >= SCAN_SNAPSHOTS_MAX {
             let oldest = sessions.iter().min_by_key(|(_, session)| session.used);
             let idle = oldest.filter(|(_, session)| now.duration_since(session.used) >= IDLE);
             let Some(number) = idle.map(|(number, _)| *number) else {
                 let advice =
                     "too many scans of the store run at once; read one to its end, then try again";
-                let limit = SCAN_VIEWS_MAX as u64;
+                let limit = SCAN_SNAPSHOTS_MAX as u64;
                 return Err(Error::limit_exceeded(advice, limit, limit + 1));
             };
             sessions.remove(&number);
@@ -65,7 +65,7 @@ impl ScanSessions {
 
     /// Drops the views that were not read for long.
     pub fn sweep(&self) {
-        let (now, longest) = (Instant::now(), Duration::from_millis(SCAN_VIEW_HELD_MS));
+        let (now, longest) = (Instant::now(), Duration::from_millis(SCAN_SNAPSHOT_TTL_MS));
         self.0.lock().retain(|_, session| now.duration_since(session.used) < longest);
     }
 }

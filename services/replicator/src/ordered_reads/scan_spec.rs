@@ -27,18 +27,20 @@ impl ScanSpec {
     ///
     /// # Errors
     /// `InvalidArgument` for a range that the store does not have.
-    pub fn of(request: &v1::ScanRequest, definition: &Definition) -> Result<Self> {
-        use v1::scan_request::Keys;
+    pub fn of(request: &v1::ScanDocumentsRequest, definition: &Definition) -> Result<Self> {
+        use v1::scan_documents_request::Keys;
         let order = KeyOrder::of(definition);
         let partition_key = request.partition_key.as_deref();
         let range = match &request.keys {
             None => order.range(partition_key, Bound::Unbounded, Bound::Unbounded)?,
-            Some(Keys::Range(range)) => {
-                order.range(partition_key, bound(range.from.as_ref()), bound(range.to.as_ref()))?
-            }
+            Some(Keys::Range(range)) => order.range(
+                partition_key,
+                bound(range.start.as_ref()),
+                bound(range.end.as_ref()),
+            )?,
             Some(Keys::Prefix(prefix)) => order.prefixed(partition_key, prefix)?,
         };
-        let direction = if request.is_backward { Direction::Backward } else { Direction::Forward };
+        let direction = if request.is_reverse { Direction::Backward } else { Direction::Forward };
         Ok(Self { order, range, direction, fields: FieldSelection::new(&request.fields) })
     }
 

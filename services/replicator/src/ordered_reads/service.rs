@@ -7,7 +7,7 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::{Error, Result};
-use forebay_replica::Read;
+use forebay_replica::ReadOptions;
 use forebay_runtime::{Owner, forwarded};
 use forebay_tasks::run_blocking;
 use forebay_wire::status::status_of_error;
@@ -33,7 +33,7 @@ pub struct ShardService {
 }
 
 /// Stream of the pages of a scan.
-type Pages = Pin<Box<dyn Stream<Item = Result<v1::ScanResponse, Status>> + Send>>;
+type Pages = Pin<Box<dyn Stream<Item = Result<v1::ScanDocumentsResponse, Status>> + Send>>;
 
 impl ShardService {
     /// Creates the service over these replicas and their dependencies.
@@ -52,21 +52,24 @@ impl ShardService {
     /// here.
     fn schema(&self, name: &str) -> Result<Arc<SchemaAt>> {
         let catalog = self.parts.context.catalog.catalog();
-        let schema = catalog.of_documents(name)?;
+        let schema = catalog.document_store_by_name(name)?;
         let serving = self.replicas.serving(schema.definition.store);
         let own = catalog.store(serving).and_then(|history| history.newest());
         Ok(Arc::clone(own.unwrap_or(schema)))
     }
 
-    async fn local_store(&self, schema: &Arc<SchemaAt>, read: &Read) -> Result<LocalStore> {
+    async fn local_store(&self, schema: &Arc<SchemaAt>, read: &ReadOptions) -> Result<LocalStore> {
         let opening = self.replicas.version(schema.definition.store, read.timeout());
         let (follower, shards) = opening.await.ok_or_else(elsewhere)?;
         Ok(LocalStore { schema: Arc::clone(schema), follower, shards })
     }
 
-    async fn answer_get(&self, request: Request<v1::GetRequest>) -> Result<v1::GetResponse> {
+    async fn answer_get(
+        &self,
+        request: Request<v1::GetDocumentsRequest>,
+    ) -> Result<v1::GetDocumentsResponse> {
         let (came_with, _, request) = request.into_parts();
-        let read = Read::asked(request.read.clone())?;
+        let read = ReadOptions::asked(request.read.clone())?;
         let schema = self.schema(&request.store)?;
         let mut get = PartitionedGet::new(request, &schema.definition)?;
         let places = get.places(&schema.definition);
@@ -112,7 +115,10 @@ impl ShardService {
         Ok(ours)
     }
 
-    async fn answer_scan(&self, request: Request<v1::ScanRequest>) -> Result<Pages, Status> {
+    async fn answer_scan(
+        &self,
+        request: Request<v1::ScanDocumentsRequest>,
+    ) -> Result<Pages, Status> {
         let (came_with, _, request) = request.into_parts();
         let partition = PartitionId(request.partition);
         let store = request.store.clone();
@@ -128,7 +134,7 @@ impl ShardService {
         };
         if let Owner::Peer(peer) = owner {
             let mut peer = ShardsClient::new(peer).max_decoding_message_size(MESSAGE_BYTES_MAX);
-            return Ok(Box::pin(peer.scan(forwarded(request)).await?.into_inner()));
+            return Ok(Box::pin(peer.scan_documents(forwarded(request)).await?.into_inner()));
         }
         let scan = self.begin(&schema, request).await.map_err(&refused)?;
         let service = self.clone();
@@ -142,8 +148,12 @@ impl ShardService {
         Ok(Box::pin(pages))
     }
 
-    async fn begin(&self, schema: &Arc<SchemaAt>, request: v1::ScanRequest) -> Result<PagedScan> {
-        let read = Read::asked(request.read.clone())?;
+    async fn begin(
+        &self,
+        schema: &Arc<SchemaAt>,
+        request: v1::ScanDocumentsRequest,
+    ) -> Result<PagedScan> {
+        let read = ReadOptions::asked(request.read.clone())?;
         let store = self.local_store(schema, &read).await?;
         PagedScan::begin(store, &request, &read, &*self.parts.context.entropy).await
     }
@@ -151,21 +161,21 @@ impl ShardService {
 
 #[tonic::async_trait]
 impl Shards for ShardService {
-    type ScanStream = Pages;
+    type ScanDocumentsStream = Pages;
 
-    async fn get(
+    async fn get_documents(
         &self,
-        request: Request<v1::GetRequest>,
-    ) -> Result<Response<v1::GetResponse>, Status> {
+        request: Request<v1::GetDocumentsRequest>,
+    ) -> Result<Response<v1::GetDocumentsResponse>, Status> {
         let store = request.get_ref().store.clone();
         let answer = self.answer_get(request).await;
         answer.map(Response::new).map_err(|error| status_of_error(&error.with_store(store)))
     }
 
-    async fn scan(
+    async fn scan_documents(
         &self,
-        request: Request<v1::ScanRequest>,
-    ) -> Result<Response<Self::ScanStream>, Status> {
+        request: Request<v1::ScanDocumentsRequest>,
+    ) -> Result<Response<Self::ScanDocumentsStream>, Status> {
         self.answer_scan(request).await.map(Response::new)
     }
 }

@@ -49,14 +49,15 @@ pub(super) async fn go_live(
     let pushed = version.find_in(&added)?;
     let mut previous = added.versions.live();
     if pushed.number > previous.number {
-        let from = pushed.carried.as_ref().map_or(pushed.logs, |carried| carried.from);
+        let source = pushed.repartition_source.as_ref();
+        let from = source.map_or(pushed.logs, |source| source.from);
         check_log_holds(version.parts, from, &start).await?;
     } else if pushed.number == previous.number {
         // Another process has made the version live in the meantime.
         previous = version.definition.versions.live();
     }
     match repartition_offsets {
-        None => make_live(version, pushed).await?,
+        None => activate(version, pushed).await?,
         Some(_) => await_live(version, pushed).await?,
     }
     let (store, number) = (&*version.definition.name, pushed.number);
@@ -75,24 +76,24 @@ async fn add_to_definition(version: &NewVersion<'_>, start: &[Offset]) -> Result
     let is_repartition = version.repartition_offsets().is_some();
     version
         .alter(|definition| {
-            if definition.versions.kept_as(version.kept_as).is_some() {
+            if definition.versions.by_storage_id(version.storage_id).is_some() {
                 return Ok(None);
             }
             if !is_repartition {
-                return definition.with_version(version.kept_as, start.to_vec()).map(Some);
+                return definition.with_version(version.storage_id, start.to_vec()).map(Some);
             }
             if definition.drop_all_count != version.definition.drop_all_count {
                 let message = "the store's documents were dropped during the push; push again";
                 return Err(Error::conflict(message));
             }
-            let (kept_as, partitions) = (version.kept_as, version.partitions);
-            definition.with_moved_version(kept_as, partitions, start.to_vec()).map(Some)
+            let (storage_id, partitions) = (version.storage_id, version.partitions);
+            definition.with_repartitioned_version(storage_id, partitions, start.to_vec()).map(Some)
         })
         .await
 }
 
 /// Makes the version live, once its replicas have caught up with the store's log.
-async fn make_live(version: &NewVersion<'_>, pushed: &StoreVersion) -> Result<()> {
+async fn activate(version: &NewVersion<'_>, pushed: &StoreVersion) -> Result<()> {
     await_caught_up(version.parts, &version.definition.name, pushed).await?;
     let live = version.alter(|definition| {
         let number = version.find_in(definition)?.number;
@@ -109,7 +110,7 @@ async fn await_live(version: &NewVersion<'_>, pushed: &StoreVersion) -> Result<(
     let (mut last, mut since) = (None, Instant::now());
     while since.elapsed() < LIVE_WAIT {
         let catalog = version.parts.context.catalog.catalog();
-        let definition = &catalog.by_name(name)?.definition;
+        let definition = &catalog.store_by_name(name)?.definition;
         if version.find_in(definition)?.number <= definition.versions.live().number {
             return Ok(());
         }

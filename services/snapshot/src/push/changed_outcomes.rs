@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use forebay_core::id::{Offset, PartitionId};
-use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
-use forebay_core::state_rows::Resumed;
+use forebay_core::outcome::{ConditionOutcome, Outcome, OutcomeTable};
+use forebay_core::state_rows::RestoredState;
 use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
 use tracing::warn;
@@ -99,14 +99,14 @@ impl OutcomeComparison<'_> {
         version: &StoreVersion,
         partition: PartitionId,
     ) -> Result<OutcomeTable> {
-        let StoreVersion { logs, kept_as, .. } = *version;
+        let StoreVersion { logs, storage_id, .. } = *version;
         let end = self.parts.context.log.bounds(logs.at(partition)).await?.end;
-        let of = VersionPartition { name: self.store, logs, kept_as, partition };
-        let is_wanted = |found: &Resumed| found.state.offset_applied >= end;
+        let of = VersionPartition { name: self.store, logs, storage_id, partition };
+        let is_wanted = |found: &RestoredState| found.state.offset_applied >= end;
         Ok(await_replica_state(self.parts, of, is_wanted).await?.outcomes)
     }
 }
 
 fn is_applied(outcome: &Outcome) -> bool {
-    outcome.verdict == Verdict::Applied
+    outcome.condition == ConditionOutcome::Applied
 }

@@ -70,7 +70,7 @@ fn assert_values<const N: usize>(cases: [(FieldType, ArrayRef, Value); N]) {
 }
 
 #[test]
-fn columns_of_types_that_fit_have_the_values_of_their_field() {
+fn columns_of_fitting_types_have_the_values_of_their_field() {
     let scalar = FieldType::Scalar;
     let text = |text: &str| Value::String(text.to_owned());
     let words: DictionaryArray<Int32Type> = ["b", "a"].into_iter().collect();
@@ -113,7 +113,7 @@ fn columns_of_types_that_fit_have_the_values_of_their_field() {
 }
 
 #[test]
-fn times_lists_and_vectors_fit_too() {
+fn times_lists_and_vectors_fit_their_fields() {
     let timestamp = FieldType::TIMESTAMP;
     let day_us = 86_400_000_000;
     let seconds = TimestampSecondArray::from(vec![7]).with_timezone("+02:00");
@@ -140,7 +140,7 @@ fn times_lists_and_vectors_fit_too() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_by_the_fields_name() {
+fn misfitting_value_is_refused_with_the_field_name() {
     let scalar = FieldType::Scalar;
     let holed = vec![Some(vec![Some(1), None])];
     let cases: [(FieldType, ArrayRef); 11] = [
@@ -168,7 +168,7 @@ fn what_does_not_fit_is_refused_by_the_fields_name() {
 }
 
 #[test]
-fn a_key_is_the_column_of_its_name_and_stands_in_every_row() {
+fn key_column_is_found_by_name_and_required_in_every_row() {
     let ints = store(KeyType::Int64, FieldType::INT32);
     let ids: ArrayRef = Arc::new(UInt8Array::from(vec![7, 8]));
     let rows = read(&ints, &batch(&[("id", ids)])).unwrap();
@@ -188,7 +188,7 @@ fn a_key_is_the_column_of_its_name_and_stands_in_every_row() {
 }
 
 #[test]
-fn a_declared_partition_key_is_a_column_too() {
+fn declared_partition_key_is_a_required_column() {
     let mut spec = StoreSpec::documents("carts", KeyType::String, 4);
     spec.fields.push(FieldSpec::new("tenant", FieldType::INT64));
     spec.fields.push(FieldSpec::new("it", FieldType::INT32));
@@ -207,7 +207,7 @@ fn a_declared_partition_key_is_a_column_too() {
 }
 
 #[test]
-fn columns_are_found_by_names_old_and_new_and_no_two_are_one_field() {
+fn columns_match_old_and_new_names_and_each_field_once() {
     let mut definition = store(KeyType::Int64, FieldType::INT32);
     definition.fields[0].aliases.push("that".to_owned());
     let column = |number: i32| Arc::new(Int32Array::from(vec![number])) as ArrayRef;

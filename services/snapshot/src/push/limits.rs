@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_at_their_ends_and_not_beyond() {
+    fn limits_include_their_ends() {
         let definition = definition();
         let passes = |limits: &PushLimits, rows, ages| {
             limits.check_counts(&counts(rows, ages), &definition).is_ok()
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_that_cannot_be_are_refused_before_anything_is_read() {
+    fn impossible_limits_are_refused_before_anything_is_read() {
         let definition = definition();
         assert!(limits(2, Some(1), 0.5).check(&definition).is_err());
         for rate in [-0.1, 1.1, f64::NAN] {

@@ -12,7 +12,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, Position, StoreId};
 use forebay_core::schema::Definition;
-use forebay_core::state_rows::Resumed;
+use forebay_core::state_rows::RestoredState;
 use forebay_core::versions::{StoreVersion, StoreVersions};
 use forebay_core::{Error, Result};
 use forebay_snapshot::{ImageBuilder, ImageState, LoadBase, PartitionSnapshots};
@@ -31,7 +31,7 @@ pub(super) struct NewVersion<'p> {
     /// The newest definition of the store.
     pub(super) definition: Definition,
     /// Storage id of the version.
-    pub(super) kept_as: StoreId,
+    pub(super) storage_id: StoreId,
     /// Number of partitions of the version.
     pub(super) partitions: PartitionCount,
     /// Start of the repartition, once it is known.
@@ -91,8 +91,11 @@ impl NewVersion<'_> {
 
     /// Converts a definition of the store into the version's form.
     fn own(&self, definition: &Definition) -> Definition {
-        let own =
-            Definition { store: self.kept_as, partitions: self.partitions, ..definition.clone() };
+        let own = Definition {
+            store: self.storage_id,
+            partitions: self.partitions,
+            ..definition.clone()
+        };
         match self.repartition.get() {
             None => own,
             Some(repartition) => Definition { versions: repartition.versions.clone(), ..own },
@@ -102,7 +105,7 @@ impl NewVersion<'_> {
     /// Returns this version in a definition of its store.
     pub(super) fn find_in<'d>(&self, definition: &'d Definition) -> Result<&'d StoreVersion> {
         let gone = || Error::conflict("the version was dropped during the push; push again");
-        definition.versions.kept_as(self.kept_as).ok_or_else(gone)
+        definition.versions.by_storage_id(self.storage_id).ok_or_else(gone)
     }
 
     /// Alters the newest definition; `None` leaves it unchanged.
@@ -117,7 +120,7 @@ impl NewVersion<'_> {
 /// The parts of the version.
 impl NewVersion<'_> {
     fn at(&self, partition: PartitionId) -> PartitionRef {
-        PartitionRef { store: self.kept_as, partition }
+        PartitionRef { store: self.storage_id, partition }
     }
 
     fn snapshots(&self, partition: PartitionId) -> PartitionSnapshots {
@@ -134,7 +137,7 @@ impl NewVersion<'_> {
     fn new_logs(&self) -> Option<NewStore<'_>> {
         self.is_repartition().then(|| NewStore {
             parts: self.parts,
-            id: self.kept_as,
+            id: self.storage_id,
             name: &self.definition.name,
             partitions: self.partitions,
             like: &[],
@@ -155,7 +158,7 @@ impl NewVersion<'_> {
     /// the end of the log; else as the disk.
     pub(super) async fn prepare(&self, workspace: &PushWorkspace) -> Result<()> {
         let Some(logs) = self.new_logs() else { return Ok(()) };
-        let start = match workspace.start_offsets() {
+        let start = match workspace.start_offsets()? {
             Some(start) => start,
             None => {
                 let start = self.live_start_offsets().await?;
@@ -163,10 +166,10 @@ impl NewVersion<'_> {
                 start
             }
         };
-        let with = match self.definition.versions.kept_as(self.kept_as) {
+        let with = match self.definition.versions.by_storage_id(self.storage_id) {
             Some(_) => self.definition.clone(),
-            None => self.definition.with_moved_version(
-                self.kept_as,
+            None => self.definition.with_repartitioned_version(
+                self.storage_id,
                 self.partitions,
                 start.offsets(),
             )?,
@@ -205,27 +208,27 @@ impl NewVersion<'_> {
         if let Some(made) = self.snapshots(partition).newest(None).await? {
             return Ok(VersionParts::Finished(FinishedPartition::of(&made)));
         }
-        let Resumed { state, followed, .. } = self.live_state(partition).await?;
+        let RestoredState { state, follow_state, .. } = self.live_state(partition).await?;
         if state.schema_version > self.definition.version {
             self.parts.catch_up().await?;
         }
-        let last = Position { place: u16::MAX, ..state.position };
+        let last = Position { index_in_entry: u16::MAX, ..state.position };
         let version = self.own(&self.definition).document_version(last);
         let state = PartitionState { partition: self.at(partition), ..state };
-        let state = ImageState::unopened(state, followed.append_time);
+        let state = ImageState::unopened(state, follow_state.append_time);
         Ok(VersionParts::Base(LoadBase { state, version }))
     }
 
     /// Returns the state of a partition of the live version, once it includes all entries that the
     /// log holds at the call: these writes are acknowledged, and the push must replace them.
-    async fn live_state(&self, partition: PartitionId) -> Result<Resumed> {
+    async fn live_state(&self, partition: PartitionId) -> Result<RestoredState> {
         let live = self.definition.versions.live();
         let end = self.parts.context.log.bounds(live.logs.at(partition)).await?.end;
-        let is_wanted = |Resumed { state, .. }: &Resumed| {
+        let is_wanted = |RestoredState { state, .. }: &RestoredState| {
             state.schema_version >= self.definition.version && state.offset_applied >= end
         };
-        let (name, logs, kept_as) = (&*self.definition.name, live.logs, live.kept_as);
-        let of = VersionPartition { name, logs, kept_as, partition };
+        let (name, logs, storage_id) = (&*self.definition.name, live.logs, live.storage_id);
+        let of = VersionPartition { name, logs, storage_id, partition };
         await_replica_state(self.parts, of, is_wanted).await
     }
 
@@ -246,11 +249,12 @@ impl NewVersion<'_> {
 
     /// Removes all parts of the version.
     pub(super) async fn abandon(&self) {
-        let kept_as = self.kept_as;
-        let dropped = self.alter(|definition| match definition.versions.kept_as(kept_as) {
-            Some(version) => definition.without_version(version.number).map(Some),
-            None => Ok(None),
-        });
+        let storage_id = self.storage_id;
+        let dropped =
+            self.alter(|definition| match definition.versions.by_storage_id(storage_id) {
+                Some(version) => definition.without_version(version.number).map(Some),
+                None => Ok(None),
+            });
         if let Err(error) = dropped.await {
             warn!(store = self.definition.name, %error, "abandoned version not dropped");
             return;
@@ -261,7 +265,7 @@ impl NewVersion<'_> {
             }
         }
         if self.is_repartition()
-            && let Err(error) = self.parts.context.log.delete(kept_as).await
+            && let Err(error) = self.parts.context.log.delete(storage_id).await
         {
             warn!(%error, "logs of abandoned version not removed");
         }

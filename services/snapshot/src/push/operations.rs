@@ -1,4 +1,4 @@
-//! Operations on the pushed versions of stores: push files, list the versions, make one live, drop
+//! Operations on the pushed versions of stores: push files, list the versions, activate one, drop
 //! one.
 
 use std::sync::OnceLock;
@@ -34,26 +34,26 @@ impl PushParts {
     /// After an error that another attempt would repeat, all parts are removed; after any other
     /// error the same push resumes from the existing parts.
     pub async fn push(&self, push: &Push, tell: impl Fn(PushProgress)) -> Result<PushResult> {
-        self.kept.catch_up().await?;
+        self.service.catch_up().await?;
         let (like, definition) = self.definition(push)?;
         push.limits.check(&definition)?;
         let inputs = push.find_inputs().await?;
         let identity = push.identity(&definition, &inputs);
         let workspace = PushWorkspace::lock(&self.scratch, xxh3_64(identity.as_bytes()))?;
-        let number = workspace.number(self.kept.context.entropy.next_u64()?)?;
-        let id = id_of(&self.kept, &format!("{identity}\n{number}"), &definition);
+        let number = workspace.number(self.service.context.entropy.next_u64()?)?;
+        let id = id_of(&self.service, &format!("{identity}\n{number}"), &definition);
         let target = match &push.push_as {
             Some(name) => PushTarget::Store(NewStore {
-                parts: &self.kept,
+                parts: &self.service,
                 id,
                 name,
                 partitions: definition.partitions,
                 like: std::slice::from_ref(&definition),
             }),
             None => PushTarget::Version(Box::new(NewVersion {
-                parts: &self.kept,
+                parts: &self.service,
                 definition: like,
-                kept_as: id,
+                storage_id: id,
                 partitions: definition.partitions,
                 repartition: OnceLock::new(),
             })),
@@ -77,17 +77,21 @@ impl PushParts {
     /// # Errors
     /// `NotFound` if the store does not exist; else as the log.
     pub async fn versions(&self, store: &str) -> Result<StoreVersions> {
-        version_admin::versions(&self.kept, store).await
+        version_admin::versions(&self.service, store).await
     }
 
-    /// Makes a version of a store's documents live: reads answer from it as soon as its replicas
-    /// have caught up. A rollback makes the previous version live.
+    /// Activates a version of a store's documents: reads answer from it as soon as its replicas
+    /// have caught up. A rollback activates the previous version.
     ///
     /// # Errors
-    /// `NotFound` for an unknown version, `Conflict` while writes are held for a version; else as
+    /// `NotFound` for an unknown version, `Conflict` while writes are paused for a version; else as
     /// the log.
-    pub async fn make_live(&self, store: &str, number: VersionNumber) -> Result<StoreVersions> {
-        version_admin::make_live(&self.kept, store, number).await
+    pub async fn activate_version(
+        &self,
+        store: &str,
+        number: VersionNumber,
+    ) -> Result<StoreVersions> {
+        version_admin::activate_version(&self.service, store, number).await
     }
 
     /// Drops a version of a store's documents, and all of its data.
@@ -96,21 +100,21 @@ impl PushParts {
     /// `NotFound` for an unknown version, `InvalidArgument` for the live one; else as the log and
     /// the object store.
     pub async fn drop_version(&self, store: &str, number: VersionNumber) -> Result<StoreVersions> {
-        let without = version_admin::drop_version(&self.kept, store, number).await?;
+        let without = version_admin::drop_version(&self.service, store, number).await?;
         Ok(without.versions)
     }
 
     /// Returns the store's current definition, and the definition of the pushed documents.
     fn definition(&self, push: &Push) -> Result<(Definition, Definition)> {
-        let like =
-            self.kept.context.catalog.catalog().of_documents(&push.store)?.definition.clone();
+        let catalog = self.service.context.catalog.catalog();
+        let like = catalog.document_store_by_name(&push.store)?.definition.clone();
         let partitions = match push.partitions {
             Some(count) => PartitionCount::new(count)?,
-            None => like.written().partitions,
+            None => like.write_logs().partitions,
         };
         let pushed = Definition { partitions, ..like.clone() };
         let Some(name) = &push.push_as else { return Ok((like, pushed)) };
-        check_free(&self.kept, name)?;
+        check_free(&self.service, name)?;
         Ok((like, Definition { version: SchemaVersion(1), ..pushed }))
     }
 }

@@ -2,7 +2,7 @@
 //! into an image.
 
 use forebay_core::id::SchemaVersion;
-use forebay_core::outcome::{Outcome, Verdict};
+use forebay_core::outcome::{ConditionOutcome, Outcome};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_snapshot::{LoadBase, LoadedPartition};
@@ -41,7 +41,7 @@ impl PushRun<'_> {
         let (read, spill) = self.read(definition, &mut progress, &tell).await?;
         self.push.limits.check_counts(&read.counts, definition)?;
         self.target.prepare(self.workspace).await?;
-        let (mut finished, time) = (Vec::new(), self.parts.kept.context.clock.now());
+        let (mut finished, time) = (Vec::new(), self.parts.service.context.clock.now());
         for partition in count.partitions() {
             let rows = Rows { spill: &spill, read: &read };
             let load = |own: &[Definition], base| self.load(own, base, rows);
@@ -66,7 +66,7 @@ impl PushRun<'_> {
         progress: &mut PushProgress,
         tell: &impl Fn(PushProgress),
     ) -> Result<(ReadProgress, Spill)> {
-        let mut read = self.workspace.read_progress();
+        let mut read = self.workspace.read_progress()?;
         let (path, partitions) = (self.workspace.rows_path(), definition.partitions);
         let mut spill = block_in_place(|| Spill::open(&path, read.bytes, partitions))?;
         for (number, input) in self.inputs.iter().enumerate() {
@@ -96,7 +96,7 @@ impl PushRun<'_> {
 
     /// Folds a partition's rows, encoded by the first of these definitions.
     fn load(&self, own: &[Definition], base: LoadBase, rows: Rows<'_>) -> Result<LoadedPartition> {
-        let SnapshotParts { context, options, .. } = &self.parts.kept;
+        let SnapshotParts { context, options, .. } = &self.parts.service;
         let (seed, memory) = (context.entropy.next_u64()?, options.memory_bytes);
         let state = &base.state.state;
         let (partition, log_id) = (state.partition.partition, state.log_id);
@@ -105,7 +105,9 @@ impl PushRun<'_> {
         let mut loaded = LoadedPartition::new(own, base, seed, memory)?;
         for entry in rows.spill.entries(partition, log_id, version) {
             let outcomes = loaded.add(entry?)?;
-            if let Some(refused) = outcomes.iter().find(|it| it.verdict != Verdict::Applied) {
+            if let Some(refused) =
+                outcomes.iter().find(|it| it.condition != ConditionOutcome::Applied)
+            {
                 return Err(self.refused(refused, rows.read));
             }
         }
@@ -114,8 +116,8 @@ impl PushRun<'_> {
 
     /// Returns the error for a refused row, with its file and its number in the file.
     fn refused(&self, outcome: &Outcome, read: &ReadProgress) -> Error {
-        let error = match outcome.verdict {
-            Verdict::TooLarge => {
+        let error = match outcome.condition {
+            ConditionOutcome::TooLarge => {
                 Error::invalid_argument("the document is too large; split the document")
             }
             _ => Error::invalid_argument(

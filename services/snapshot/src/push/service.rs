@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use forebay_core::outcome::Verdict;
-use forebay_core::versions::VersionNumber;
+use forebay_core::outcome::ConditionOutcome;
+use forebay_core::versions::{StoreVersions, VersionNumber};
 use forebay_core::{Error, Result};
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::pushes_server::{Pushes, PushesServer};
-use forebay_wire::v1::versions_request::Alteration;
 use parking_lot::Mutex;
 use tonic::{Request, Response, Status};
 
@@ -38,12 +37,12 @@ impl PushService {
 
 #[tonic::async_trait]
 impl Pushes for PushService {
-    type PushStream = ProgressStream<v1::PushResponse>;
+    type PushFilesStream = ProgressStream<v1::PushFilesResponse>;
 
-    async fn push(
+    async fn push_files(
         &self,
-        request: Request<v1::PushRequest>,
-    ) -> Result<Response<Self::PushStream>, Status> {
+        request: Request<v1::PushFilesRequest>,
+    ) -> Result<Response<Self::PushFilesStream>, Status> {
         let push = push_of(request.into_inner()).map_err(|error| status_of_error(&error))?;
         let parts = Arc::clone(&self.0);
         Ok(answers(|sender| async move {
@@ -53,40 +52,52 @@ impl Pushes for PushService {
                 drop(sender.send(Ok(to_wire(progress))));
             };
             let pushed = parts.push(&push, tell).await?;
-            let pushed = v1::Pushed {
+            let pushed = v1::PushResult {
                 store_id: pushed.store.0,
                 documents: pushed.documents,
                 version: pushed.version.0,
                 flipped: pushed.changed_outcomes.iter().map(changed_outcome).collect(),
             };
-            Ok(v1::PushResponse { pushed: Some(pushed), ..to_wire(last.into_inner()) })
+            Ok(v1::PushFilesResponse { pushed: Some(pushed), ..to_wire(last.into_inner()) })
         }))
     }
 
-    async fn versions(
+    async fn list_versions(
         &self,
-        request: Request<v1::VersionsRequest>,
-    ) -> Result<Response<v1::VersionsResponse>, Status> {
-        let answer = self.answer_versions(request.into_inner()).await;
-        answer.map(Response::new).map_err(|error| status_of_error(&error))
+        request: Request<v1::ListVersionsRequest>,
+    ) -> Result<Response<v1::ListVersionsResponse>, Status> {
+        let v1::ListVersionsRequest { store } = request.into_inner();
+        let versions = versions_message(&store, self.0.versions(&store).await)?;
+        Ok(Response::new(v1::ListVersionsResponse { versions }))
+    }
+
+    async fn activate_version(
+        &self,
+        request: Request<v1::ActivateVersionRequest>,
+    ) -> Result<Response<v1::ActivateVersionResponse>, Status> {
+        let v1::ActivateVersionRequest { store, version } = request.into_inner();
+        let activated = self.0.activate_version(&store, VersionNumber(version)).await;
+        let versions = versions_message(&store, activated)?;
+        Ok(Response::new(v1::ActivateVersionResponse { versions }))
+    }
+
+    async fn drop_version(
+        &self,
+        request: Request<v1::DropVersionRequest>,
+    ) -> Result<Response<v1::DropVersionResponse>, Status> {
+        let v1::DropVersionRequest { store, version } = request.into_inner();
+        let dropped = self.0.drop_version(&store, VersionNumber(version)).await;
+        let versions = versions_message(&store, dropped)?;
+        Ok(Response::new(v1::DropVersionResponse { versions }))
     }
 }
 
-impl PushService {
-    async fn answer_versions(&self, request: v1::VersionsRequest) -> Result<v1::VersionsResponse> {
-        let v1::VersionsRequest { store, alteration } = request;
-        let altered = match alteration {
-            None => self.0.versions(&store).await,
-            Some(Alteration::MakeLive(number)) => {
-                self.0.make_live(&store, VersionNumber(number)).await
-            }
-            Some(Alteration::Drop(number)) => {
-                self.0.drop_version(&store, VersionNumber(number)).await
-            }
-        };
-        let versions = altered.map_err(|error| error.with_store(&store))?;
-        Ok(v1::VersionsResponse { versions: Some((&versions).into()) })
-    }
+fn versions_message(
+    store: &str,
+    versions: Result<StoreVersions>,
+) -> Result<Option<v1::StoreVersions>, Status> {
+    let versions = versions.map_err(|error| status_of_error(&error.with_store(store)))?;
+    Ok(Some((&versions).into()))
 }
 
 fn changed_outcome(change: &ChangedOutcome) -> v1::FlippedChange {
@@ -96,11 +107,11 @@ fn changed_outcome(change: &ChangedOutcome) -> v1::FlippedChange {
         position: Some(outcome.position.into()),
         client_id: outcome.client.0.to_le_bytes().to_vec().into(),
         sequence: outcome.sequence.0,
-        happened: outcome.verdict == Verdict::Applied,
+        happened: outcome.condition == ConditionOutcome::Applied,
     }
 }
 
-fn push_of(wire: v1::PushRequest) -> Result<Push> {
+fn push_of(wire: v1::PushFilesRequest) -> Result<Push> {
     let format = match v1::PushFormat::try_from(wire.format) {
         Ok(v1::PushFormat::Unspecified) => None,
         Ok(v1::PushFormat::Parquet) => Some(Format::Parquet),
@@ -125,8 +136,8 @@ fn push_of(wire: v1::PushRequest) -> Result<Push> {
     })
 }
 
-fn to_wire(progress: PushProgress) -> v1::PushResponse {
+fn to_wire(progress: PushProgress) -> v1::PushFilesResponse {
     let PushProgress { rows, bytes, bytes_in_all, partitions_done, partitions } = progress;
     let (bytes_done, bytes) = (bytes, bytes_in_all);
-    v1::PushResponse { rows, bytes_done, bytes, partitions_done, partitions, pushed: None }
+    v1::PushFilesResponse { rows, bytes_done, bytes, partitions_done, partitions, pushed: None }
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldOp};
-use forebay_core::id::{ClientId, Epoch, LogId, PartitionCount, PartitionId, SchemaVersion};
+use forebay_core::id::{ClientId, LogId, PartitionCount, PartitionId, SchemaVersion};
 use forebay_core::limits::{ENTRY_CHANGES_MAX, PUSH_BLOCK_BYTES, PUSH_BLOCKS_BYTES};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::entry::{decode_entry, encode_entry};
@@ -108,13 +108,8 @@ impl Spill {
             return Ok(());
         }
         let batch = ClientBatch { client: ClientId(1), changes };
-        let entry = encode_entry(&Entry {
-            log_id: NO_LOG,
-            epoch: Epoch(0),
-            schema_version: NO_VERSION,
-            source: None,
-            body: EntryBody::Changes(vec![batch]),
-        })?;
+        let body = EntryBody::Changes(vec![batch]);
+        let entry = encode_entry(&Entry::original(NO_LOG, NO_VERSION, body))?;
         let length = entry.len() as u32;
         let mut block = Vec::with_capacity(HEADER_BYTES as usize + entry.len());
         block.extend_from_slice(&partition.0.to_le_bytes());
@@ -205,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_there_again_and_nothing_else() {
+    fn reopened_spill_contains_exactly_the_flushed_rows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows");
         let open = |bytes| Spill::open(&path, bytes, PartitionCount(3));
@@ -222,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_were_damaged_are_not_taken() {
+    fn damaged_spilled_rows_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows");
         let mut spill = Spill::open(&path, 0, PartitionCount(3)).unwrap();

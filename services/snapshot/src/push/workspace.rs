@@ -2,11 +2,12 @@
 //! that no other workspace has. The folder survives a crash and stays until the push has ended.
 
 use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use forebay_core::id::Offset;
-use forebay_core::limits::PUSH_KEPT_MS;
+use forebay_core::limits::PUSH_WORKSPACE_TTL_MS;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
@@ -84,10 +85,13 @@ impl PushWorkspace {
 
     /// Returns the workspace's number; stores `fresh` if it has none yet. The same push on another
     /// host has another number, so the two build separate stores or versions, each of which is
-    /// complete.
+    /// complete. A torn number counts as none.
+    ///
+    /// # Errors
+    /// As the disk.
     pub(crate) fn number(&self, fresh: u64) -> Result<u64> {
-        let kept = fs::read_to_string(self.folder.join(NUMBER)).unwrap_or_default();
-        if let Ok(number) = kept.parse() {
+        let stored = found(fs::read(self.folder.join(NUMBER)))?.unwrap_or_default();
+        if let Some(number) = str::from_utf8(&stored).ok().and_then(|text| text.parse().ok()) {
             return Ok(number);
         }
         self.replace(NUMBER, NUMBER_NEW, fresh.to_string().as_bytes())?;
@@ -99,15 +103,19 @@ impl PushWorkspace {
         self.folder.join(ROWS)
     }
 
-    /// Returns the progress of an earlier attempt; an unreadable file counts as no progress.
-    pub(crate) fn read_progress(&self) -> ReadProgress {
-        let (rows, kept) = (fs::metadata(self.rows_path()), fs::read(self.folder.join(PROGRESS)));
-        let Ok((rows, bytes)) = rows.and_then(|rows| Ok((rows, kept?))) else {
-            return ReadProgress::default();
+    /// Returns the progress of an earlier attempt; a torn file counts as no progress.
+    ///
+    /// # Errors
+    /// As the disk.
+    pub(crate) fn read_progress(&self) -> Result<ReadProgress> {
+        let rows = found(fs::metadata(self.rows_path()))?;
+        let progress = found(fs::read(self.folder.join(PROGRESS)))?;
+        let (Some(rows), Some(bytes)) = (rows, progress) else {
+            return Ok(ReadProgress::default());
         };
         let progress: ReadProgress = serde_json::from_slice(&bytes).unwrap_or_default();
         let is_whole = progress.bytes <= rows.len();
-        if is_whole { progress } else { ReadProgress::default() }
+        Ok(if is_whole { progress } else { ReadProgress::default() })
     }
 
     /// Stores the progress of reading.
@@ -117,11 +125,14 @@ impl PushWorkspace {
         self.replace(PROGRESS, PROGRESS_NEW, &bytes)
     }
 
-    /// Returns the position of the store that an earlier attempt has stored; an unreadable file
-    /// counts as none.
-    pub(crate) fn start_offsets(&self) -> Option<StartOffsets> {
-        let kept = fs::read(self.folder.join(START)).ok()?;
-        serde_json::from_slice(&kept).ok()
+    /// Returns the position of the store that an earlier attempt has stored; a torn file counts as
+    /// none.
+    ///
+    /// # Errors
+    /// As the disk.
+    pub(crate) fn start_offsets(&self) -> Result<Option<StartOffsets>> {
+        let stored = found(fs::read(self.folder.join(START)))?;
+        Ok(stored.and_then(|stored| serde_json::from_slice(&stored).ok()))
     }
 
     /// Stores the position of the store.
@@ -143,6 +154,19 @@ impl PushWorkspace {
     }
 }
 
+/// Returns what a file has; `None` if there is no such file.
+fn found<T>(read: io::Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(&error)),
+    }
+}
+
+fn unreadable(error: &io::Error) -> Error {
+    Error::unavailable(format!("a push could not read its progress: {error}; look at the disk"))
+}
+
 /// Removes the folders of pushes that were abandoned long before this time, by the disk's clock.
 fn sweep(scratch: &Path, own: &Path, now: SystemTime) {
     let entries = fs::read_dir(scratch).into_iter().flatten().flatten();
@@ -152,7 +176,7 @@ fn sweep(scratch: &Path, own: &Path, now: SystemTime) {
         let lock = folder.join(LOCK);
         let used = fs::metadata(folder.join(ROWS)).and_then(|rows| rows.modified());
         let ago = used.ok().and_then(|used| now.duration_since(used).ok());
-        let is_old = ago.is_some_and(|ago| ago > Duration::from_millis(PUSH_KEPT_MS));
+        let is_old = ago.is_some_and(|ago| ago > Duration::from_millis(PUSH_WORKSPACE_TTL_MS));
         if is_push && is_old && File::open(lock).is_ok_and(|lock| lock.try_lock().is_ok()) {
             info!(folder = %folder.display(), "interrupted push removed");
             remove(&folder);
@@ -183,17 +207,41 @@ mod tests {
         PushWorkspace::lock(scratch.path(), 8).unwrap();
         let kept = ReadProgress { file_rows: vec![3], bytes: 4, ..ReadProgress::default() };
         workspace.save_read_progress(&kept).unwrap();
-        assert_eq!(workspace.read_progress(), ReadProgress::default(), "its rows are not there");
+        let read = |of: &PushWorkspace| of.read_progress().unwrap();
+        assert_eq!(read(&workspace), ReadProgress::default(), "its rows are not there");
         fs::write(workspace.rows_path(), "rows").unwrap();
         assert_eq!([5, 6].map(|fresh| workspace.number(fresh).unwrap()), [5, 5]);
         drop(workspace);
         let again = PushWorkspace::lock(scratch.path(), 7).unwrap();
         assert_eq!(again.number(8).unwrap(), 5);
-        assert_eq!(again.read_progress(), kept);
+        assert_eq!(read(&again), kept);
         fs::write(again.rows_path(), "row").unwrap();
-        assert_eq!(again.read_progress(), ReadProgress::default(), "some of its rows are gone");
+        assert_eq!(read(&again), ReadProgress::default(), "some of its rows are gone");
         again.remove();
         assert!(!scratch.path().join("push-0000000000000007").exists());
+    }
+
+    #[test]
+    fn workspace_returns_read_errors_other_than_a_missing_file() {
+        let scratch = tempfile::tempdir().unwrap();
+        let workspace = PushWorkspace::lock(scratch.path(), 7).unwrap();
+        assert_eq!(workspace.start_offsets().unwrap(), None);
+        assert_eq!(workspace.read_progress().unwrap(), ReadProgress::default());
+        fs::write(workspace.rows_path(), "rows").unwrap();
+        // A read of a folder fails on every disk.
+        for name in [NUMBER, PROGRESS, START] {
+            fs::create_dir(workspace.folder.join(name)).unwrap();
+        }
+        let errors = [
+            workspace.number(5).err(),
+            workspace.read_progress().err(),
+            workspace.start_offsets().err(),
+        ];
+        for error in errors {
+            let error = error.expect("an error");
+            assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+            assert!(error.to_string().contains("look at the disk"), "{error}");
+        }
     }
 
     fn now(scratch: &Path) -> SystemTime {
@@ -203,7 +251,7 @@ mod tests {
     #[test]
     fn workspace_removes_only_folders_abandoned_long_ago() {
         let scratch = tempfile::tempdir().unwrap();
-        let old = now(scratch.path()) - 2 * Duration::from_millis(PUSH_KEPT_MS);
+        let old = now(scratch.path()) - 2 * Duration::from_millis(PUSH_WORKSPACE_TTL_MS);
         for number in [1, 2, 3] {
             let workspace = PushWorkspace::lock(scratch.path(), number).unwrap();
             let rows = File::create(workspace.rows_path()).unwrap();

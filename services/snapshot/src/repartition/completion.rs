@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use forebay_core::change::EntryBody;
 use forebay_core::id::StoreId;
-use forebay_core::limits::MOVE_WAIT_MS;
+use forebay_core::limits::REPARTITION_PAUSE_MS;
 use forebay_core::schema::Definition;
-use forebay_core::versions::{Carried, StoreVersion};
+use forebay_core::versions::{RepartitionSource, StoreVersion};
 use forebay_core::{Error, Result};
 use forebay_entries::open_log;
 use tracing::info;
@@ -20,7 +20,7 @@ use crate::context::SnapshotParts;
 use crate::definitions::{alter_versions, append};
 use crate::version_admin::delete_unused_logs;
 
-/// Maximum number of forwarding rounds before writes are held: each round takes less time.
+/// Maximum number of forwarding rounds before writes are paused: each round takes less time.
 const FORWARD_ROUNDS_MAX: usize = 16;
 /// Number of entries below which a round is almost instantaneous.
 const FORWARDED_AT_ONCE: u64 = 64;
@@ -28,9 +28,11 @@ const FORWARDED_AT_ONCE: u64 = 64;
 const FORWARD_EVERY: Duration = Duration::from_millis(500);
 
 /// Returns the version to whose logs entries may be forwarded.
-pub(super) fn forwarding_target(definition: &Definition) -> Option<(&StoreVersion, &Carried)> {
+pub(super) fn forwarding_target(
+    definition: &Definition,
+) -> Option<(&StoreVersion, &RepartitionSource)> {
     let versions = definition.versions.all().iter();
-    versions.rev().find_map(|version| Some((version, version.carried.as_ref()?)))
+    versions.rev().find_map(|version| Some((version, version.repartition_source.as_ref()?)))
 }
 
 /// Completes a repartition. Two processes that forward at once delay each other while both restart;
@@ -46,11 +48,12 @@ pub(super) async fn complete(
 ) -> Result<()> {
     let newest = || {
         let catalog = parts.context.catalog.catalog();
-        let newest = catalog.by_name(name).ok().filter(|schema| schema.definition.store == store);
+        let newest =
+            catalog.store_by_name(name).ok().filter(|schema| schema.definition.store == store);
         newest.map(|schema| schema.definition.clone())
     };
     let Some(definition) = newest() else { return Ok(()) };
-    let Some((version, carried)) = forwarding_target(&definition) else { return Ok(()) };
+    let Some((version, source)) = forwarding_target(&definition) else { return Ok(()) };
     let mut forwarder = Forwarder::begin(parts, &definition, version).await?;
     if definition.versions.live().number < version.number {
         if let Some(look) = look
@@ -58,20 +61,20 @@ pub(super) async fn complete(
         {
             return Err(Error::unavailable("another process forwards and continues"));
         }
-        let written = hold_writes(parts, &definition, version, &mut forwarder).await?;
+        let written = pause_writes(parts, &definition, version, &mut forwarder).await?;
         go_live(parts, &written, version, &mut forwarder).await?;
     }
     loop {
         forwarder.forward().await?;
         let Some(now) = newest() else { return Ok(()) };
-        let follows = |version: &StoreVersion| version.logs == carried.from;
+        let follows = |version: &StoreVersion| version.logs == source.from;
         if !now.versions.all().iter().any(follows) {
             break;
         }
         tokio::time::sleep(FORWARD_EVERY).await;
     }
     alter_versions(parts, name, |definition| match forwarding_target(definition) {
-        Some((version, _)) => definition.with_carrying_ended(version.number).map(Some),
+        Some((version, _)) => definition.with_forwarding_ended(version.number).map(Some),
         None => Ok(None),
     })
     .await?;
@@ -81,15 +84,15 @@ pub(super) async fn complete(
 }
 
 /// Forwards the writes since the push until few are left and the replicators have caught up, then
-/// holds new writes; returns the definition that holds them.
-async fn hold_writes(
+/// pauses new writes; returns the definition that pauses them.
+async fn pause_writes(
     parts: &SnapshotParts,
     definition: &Definition,
     version: &StoreVersion,
     forwarder: &mut Forwarder<'_>,
 ) -> Result<Definition> {
     let (name, logs) = (&definition.name, version.logs);
-    if definition.written() == logs {
+    if definition.write_logs() == logs {
         return Ok(definition.clone());
     }
     for _ in 0..FORWARD_ROUNDS_MAX {
@@ -107,13 +110,13 @@ async fn hold_writes(
         }
     }
     alter_versions(parts, name, |definition| {
-        let is_written = definition.written() == logs;
+        let is_written = definition.write_logs() == logs;
         if is_written { Ok(None) } else { definition.with_writes_to(version.number).map(Some) }
     })
     .await
 }
 
-/// Makes the version live for which writes are held, once its logs have all earlier writes.
+/// Makes the version live for which writes are paused, once its logs have all earlier writes.
 async fn go_live(
     parts: &SnapshotParts,
     definition: &Definition,
@@ -121,12 +124,12 @@ async fn go_live(
     forwarder: &mut Forwarder<'_>,
 ) -> Result<()> {
     let name = &definition.name;
-    let Some(Carried { from, .. }) = &version.carried else { return Ok(()) };
+    let Some(RepartitionSource { from, .. }) = &version.repartition_source else { return Ok(()) };
     // This round shortens the last one, during which nobody writes.
     forwarder.forward().await?;
     // All writers know of the hold after this wait; a later append of one of them is forwarded
     // later.
-    tokio::time::sleep(Duration::from_millis(MOVE_WAIT_MS)).await;
+    tokio::time::sleep(Duration::from_millis(REPARTITION_PAUSE_MS)).await;
     // A latest read of an old log learns from this entry that the store was repartitioned.
     let mut ends = BTreeMap::new();
     for at in from.all() {

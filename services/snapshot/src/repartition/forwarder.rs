@@ -12,7 +12,7 @@ use forebay_core::change::EntryBody;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
 use forebay_core::schema::Definition;
-use forebay_core::versions::{Carried, StoreLogs, StoreVersion};
+use forebay_core::versions::{RepartitionSource, StoreLogs, StoreVersion};
 use forebay_core::{Error, Result};
 use forebay_entries::{AppliedEntry, CopyOrigin, ExactlyOnceSink, OrderedSource, find_log_id};
 use futures::future::try_join_all;
@@ -56,20 +56,20 @@ impl<'p> Forwarder<'p> {
         definition: &Definition,
         version: &StoreVersion,
     ) -> Result<Self> {
-        let carried = version.carried.as_ref();
-        let Carried { from, began } =
-            carried.ok_or_else(|| Error::internal("the version has no source of a repartition"))?;
-        check_log_holds(parts, *from, began).await?;
+        let source = version.repartition_source.as_ref();
+        let RepartitionSource { from, start_offsets } =
+            source.ok_or_else(|| Error::internal("the version has no source of a repartition"))?;
+        check_log_holds(parts, *from, start_offsets).await?;
         let home = definition.versions.home();
-        let sources = began.iter().zip(from.all()).map(async |(began, at)| {
+        let sources = start_offsets.iter().zip(from.all()).map(async |(start, at)| {
             let log_id =
                 find_log_id(&*parts.context.log, at, parts.context.log.bounds(at).await?).await?;
             let mut log = OrderedSource::new(home, PartitionState::new(at, from.partitions), None);
-            log.begin_at(log_id, *began);
+            log.begin_at(log_id, *start);
             Ok::<_, Error>(ForwardSource {
                 log,
                 waiting: VecDeque::new(),
-                end: *began,
+                end: *start,
                 is_at_end: false,
             })
         });
@@ -228,9 +228,9 @@ impl ForwardSource {
         targets: &[ExactlyOnceSink],
     ) -> Result<()> {
         let Some(next) = self.log.peek().cloned() else { return Ok(()) };
-        let applied = self.log.apply_next(&*parts.context.log, &parts.context.catalog).await?;
+        let entry = self.log.apply_next(&*parts.context.log, &parts.context.catalog).await?;
         let is_applied =
-            applied.is_some_and(|AppliedEntry { applied, .. }| applied.skipped.is_none());
+            entry.is_some_and(|AppliedEntry { effects, .. }| effects.skipped.is_none());
         let Some(entry) = next.entry.ok().filter(|_| is_applied) else { return Ok(()) };
         let append_time = entry.source.map_or(next.append_time, |source| source.append_time);
         let PartitionRef { partition, .. } = self.log.partition();
@@ -250,12 +250,12 @@ impl ForwardSource {
 pub(crate) async fn check_log_holds(
     parts: &SnapshotParts,
     logs: StoreLogs,
-    began: &[Offset],
+    start_offsets: &[Offset],
 ) -> Result<()> {
-    for (at, began) in logs.all().zip(began) {
-        if parts.context.log.bounds(at).await?.start > *began {
+    for (at, start) in logs.all().zip(start_offsets) {
+        if parts.context.log.bounds(at).await?.start > *start {
             let message = "the log was trimmed during the push; push again, or retain more of the \
-                log (log_window)";
+                log (log_retention)";
             return Err(Error::conflict(message).with_partition(at.partition));
         }
     }
@@ -274,7 +274,7 @@ mod tests {
     use forebay_core::key::KeyType;
     use forebay_core::schema::StoreSpec;
     use forebay_entries::{CatalogFollower, open_log};
-    use forebay_log::{Alone, MemoryLog};
+    use forebay_log::{MemoryLog, SingleMember};
     use forebay_runtime::ServiceContext;
     use forebay_snapshot::SnapshotStore;
 
@@ -296,7 +296,7 @@ mod tests {
                 catalog: Arc::new(CatalogFollower::standing(catalog)),
                 clock: Arc::new(SystemClock),
                 entropy: Arc::new(SystemEntropy),
-                membership: Arc::new(Alone::default()),
+                membership: Arc::new(SingleMember::default()),
                 snapshots: None,
             },
             replicators: Arc::new(String::new()),
@@ -314,9 +314,10 @@ mod tests {
     /// Returns a definition with a version of three partitions. The logs of both versions end at
     /// offset 5; the entries from the offsets 2 and 3 of the first two are forwarded.
     async fn repartitioned(parts: &SnapshotParts) -> Definition {
-        let (first, began) = (users(), vec![Offset(2), Offset(3)]);
-        let moved = first.with_moved_version(StoreId(8), PartitionCount(3), began).unwrap();
-        for logs in [first.written(), moved.versions.newest().logs] {
+        let (first, start_offsets) = (users(), vec![Offset(2), Offset(3)]);
+        let definition =
+            first.with_repartitioned_version(StoreId(8), PartitionCount(3), start_offsets).unwrap();
+        for logs in [first.write_logs(), definition.versions.newest().logs] {
             parts.context.log.create(logs.store, logs.partitions).await.unwrap();
             for at in logs.all() {
                 for _ in 0..4 {
@@ -324,19 +325,19 @@ mod tests {
                 }
             }
         }
-        moved
+        definition
     }
 
     #[tokio::test]
-    async fn forwarder_refuses_only_logs_that_were_trimmed_before_they_were_forwarded() {
+    async fn forwarder_refuses_only_logs_that_were_trimmed_before_forwarding() {
         let folder = tempfile::tempdir().unwrap();
         let parts = parts(&folder);
-        let moved = repartitioned(&parts).await;
-        let (logs, version) = (users().written(), moved.versions.newest());
-        let begin = async || Forwarder::begin(&parts, &moved, version).await.map(drop);
+        let definition = repartitioned(&parts).await;
+        let (logs, version) = (users().write_logs(), definition.versions.newest());
+        let begin = async || Forwarder::begin(&parts, &definition, version).await.map(drop);
         begin().await.unwrap();
-        for (at, began) in logs.all().zip([Offset(2), Offset(3)]) {
-            parts.context.log.trim(at, began).await.unwrap();
+        for (at, start) in logs.all().zip([Offset(2), Offset(3)]) {
+            parts.context.log.trim(at, start).await.unwrap();
         }
         begin().await.unwrap();
         let last = logs.at(PartitionId(1));
@@ -344,16 +345,16 @@ mod tests {
         let error = begin().await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
         assert_eq!(error.context().partition, Some(last.partition));
-        assert!(error.message().contains("log_window"), "{error}");
+        assert!(error.message().contains("log_retention"), "{error}");
     }
 
     #[tokio::test]
     async fn forwarder_leaves_entries_appended_during_a_round_to_the_next_round() {
         let folder = tempfile::tempdir().unwrap();
         let parts = parts(&folder);
-        let moved = repartitioned(&parts).await;
-        let version = moved.versions.newest();
-        let mut forwarder = Forwarder::begin(&parts, &moved, version).await.unwrap();
+        let definition = repartitioned(&parts).await;
+        let version = definition.versions.newest();
+        let mut forwarder = Forwarder::begin(&parts, &definition, version).await.unwrap();
         assert_eq!(forwarder.forward().await.unwrap(), 5 * 3);
         let at = forwarder.sources[0].log.partition();
         append_heartbeat(&parts, at).await;
@@ -365,14 +366,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn forwarder_ends_its_round_at_the_next_look_after_another_one_has_overtaken_it() {
+    async fn overtaken_forwarder_ends_its_round_at_the_next_check() {
         let folder = tempfile::tempdir().unwrap();
         let parts = parts(&folder);
-        let moved = repartitioned(&parts).await;
-        let version = moved.versions.newest();
-        let mut behind = Forwarder::begin(&parts, &moved, version).await.unwrap();
+        let definition = repartitioned(&parts).await;
+        let version = definition.versions.newest();
+        let mut behind = Forwarder::begin(&parts, &definition, version).await.unwrap();
         behind.look_every = Duration::ZERO;
-        let mut ahead = Forwarder::begin(&parts, &moved, version).await.unwrap();
+        let mut ahead = Forwarder::begin(&parts, &definition, version).await.unwrap();
         assert_eq!(ahead.forward().await.unwrap(), 5 * 3);
         let error = behind.forward().await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
@@ -380,7 +381,7 @@ mod tests {
             let end = parts.context.log.bounds(at).await.unwrap().end;
             assert_eq!(end, Offset(5 + 5 + 1), "the fenced forwarder appends one entry");
         }
-        let mut again = Forwarder::begin(&parts, &moved, version).await.unwrap();
+        let mut again = Forwarder::begin(&parts, &definition, version).await.unwrap();
         assert_eq!(again.forward().await.unwrap(), 0);
     }
 }

@@ -8,7 +8,7 @@ use forebay_core::change::{Change, ClientBatch, Entry, EntryBody};
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{ClientId, Offset, PartitionCount, PartitionId, Position, SchemaVersion};
 use forebay_core::key::Key;
-use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX, MOVE_TOGETHER_US};
+use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX, FORWARD_GROUP_US};
 use forebay_core::partition::{partition_of, xxh3_64};
 use forebay_core::versions::StoreLogs;
 
@@ -37,10 +37,10 @@ pub(super) struct ForwardGroup {
 impl ForwardGroup {
     /// Returns whether the changes of `next`, which has this number of changes and of bytes, may
     /// join this group.
-    fn admits(&self, next: &ForwardGroup, (changes, bytes): (usize, usize)) -> bool {
+    fn has_room_for(&self, next: &ForwardGroup, (changes, bytes): (usize, usize)) -> bool {
         matches!(self.content, GroupContent::Changes(_))
             && self.schema_version == next.schema_version
-            && next.append_time.micros_since(self.began) <= MOVE_TOGETHER_US
+            && next.append_time.micros_since(self.began) <= FORWARD_GROUP_US
             && self.changes + changes <= ENTRY_CHANGES_MAX
             && self.bytes + bytes <= ENTRY_BYTES_MAX
     }
@@ -99,7 +99,7 @@ impl PartitionRouter {
             | EntryBody::Control(_)
             | EntryBody::DeadLetters(_) => return Ok(()),
         };
-        if !waiting.back().is_some_and(|last| last.admits(&group, (changes, size))) {
+        if !waiting.back().is_some_and(|last| last.has_room_for(&group, (changes, size))) {
             waiting.push_back(group);
         }
         let Some(group) = waiting.back_mut() else { return Ok(()) };
@@ -137,7 +137,7 @@ fn push(batches: &mut Vec<ClientBatch>, client: ClientId, change: Change) {
 #[cfg(test)]
 mod tests {
     use forebay_core::change::Verb;
-    use forebay_core::id::{Epoch, LogId, Sequence, StoreId};
+    use forebay_core::id::{LogId, Sequence, StoreId};
 
     use super::*;
 
@@ -149,9 +149,7 @@ mod tests {
     }
 
     fn entry(body: EntryBody, schema_version: u32) -> Entry {
-        let (log_id, epoch) = (LogId(9), Epoch(0));
-        let schema_version = SchemaVersion(schema_version);
-        Entry { log_id, epoch, schema_version, source: None, body }
+        Entry::original(LogId(9), SchemaVersion(schema_version), body)
     }
 
     fn changes(client: u128, numbers: &[u64]) -> EntryBody {
@@ -189,13 +187,13 @@ mod tests {
     #[test]
     fn router_groups_close_changes_by_the_partition_of_their_keys() {
         let first = (changes(3, &[1, 2, 3, 4, 5, 6]), 1, 1_000);
-        let close = (changes(3, &[7]), 1, 1_000 + MOVE_TOGETHER_US);
-        let late = (changes(3, &[8]), 1, 1_001 + MOVE_TOGETHER_US);
-        let newer = (changes(3, &[9]), 2, 1_001 + MOVE_TOGETHER_US);
+        let close = (changes(3, &[7]), 1, 1_000 + FORWARD_GROUP_US);
+        let late = (changes(3, &[8]), 1, 1_001 + FORWARD_GROUP_US);
+        let newer = (changes(3, &[9]), 2, 1_001 + FORWARD_GROUP_US);
         let waiting = sorted(0, vec![first.clone(), close.clone(), late, newer]);
         let ends: Vec<u64> = waiting.iter().map(|group| group.position.offset.0).collect();
         assert_eq!(ends, [1, 2, 3]);
-        assert_eq!(waiting[0].append_time, Timestamp::from_micros(1_000 + MOVE_TOGETHER_US));
+        assert_eq!(waiting[0].append_time, Timestamp::from_micros(1_000 + FORWARD_GROUP_US));
         let client = forwarded_client(ClientId(3), router().from, FROM);
         let mut seen = Vec::new();
         for (to, of, numbers) in batches(&waiting[0]) {

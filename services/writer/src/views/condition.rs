@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_mean_what_they_mean_in_sql() {
+    fn conditions_have_the_meaning_of_sql() {
         for text in [
             "price = 10",
             "10 >= price",
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_is_refused() {
+    fn invalid_conditions_are_refused() {
         for text in ["", "price >", "price + 1 = 2", "1 = 1", "f(price)", "price = null", "a.b = 1"]
         {
             assert!(parse(text).is_err(), "{text}");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_condition_is_flat_and_too_long_a_one_is_refused() {
+    fn long_condition_is_flat_and_an_oversize_condition_is_refused() {
         let all = vec!["price = 10"; 200].join(" and ");
         let Predicate::All(conditions) = parse(&all).unwrap() else { panic!("{all}") };
         assert_eq!(conditions.len(), 200);

@@ -4,8 +4,12 @@
 mod apply;
 mod condition;
 mod declaration;
-mod emission;
+mod documents;
+mod feature;
+mod materialization;
 mod rules;
+mod yaml;
 
-pub use self::apply::Applied;
+pub use self::apply::ApplyEffect;
+pub use self::documents::{ViewDocument, read_view_documents};
 pub(crate) use self::rules::{check_alterations, check_delete, check_next, check_write};

@@ -1,10 +1,10 @@
 //! Rules that protect feature views: clients do not write a view's events, and nobody drops the
-//! streams, stores and fields that a view reads or to which it emits.
+//! streams, stores and fields that a view reads or to which it materializes.
 
 use forebay_core::catalog::Catalog;
 use forebay_core::id::{FieldId, StoreId};
 use forebay_core::schema::{Alteration, Definition};
-use forebay_core::view::View;
+use forebay_core::view::FeatureView;
 use forebay_core::{Error, Result};
 
 /// Refuses a client's write into a view.
@@ -36,8 +36,8 @@ pub(crate) fn check_alterations(definition: &Definition, alterations: &[Alterati
 }
 
 /// Refuses the next definition of a stream or store if it drops or widens a field that a view
-/// needs, or to which a view emits. A rename is allowed, because views refer to columns by their
-/// ids.
+/// needs, or to which a view materializes. A rename is allowed, because views refer to columns by
+/// their ids.
 ///
 /// # Errors
 /// `InvalidArgument`, naming the column and the views that need it.
@@ -59,7 +59,7 @@ pub(crate) fn check_next(catalog: &Catalog, now: &Definition, next: &Definition)
                  first: {views}"
             ));
         }
-        let views = names(catalog, |view| emits(view, now.store, field.id));
+        let views = names(catalog, |view| materializes(view, now.store, field.id));
         if !views.is_empty() {
             return refused(format!(
                 "the field cannot be {done}, because feature views materialize to it; apply these \
@@ -70,43 +70,44 @@ pub(crate) fn check_next(catalog: &Catalog, now: &Definition, next: &Definition)
     Ok(())
 }
 
-/// Refuses to delete a stream or store that a view reads, or to which a view emits.
+/// Refuses to delete a stream or store that a view reads, or to which a view materializes.
 ///
 /// # Errors
 /// `InvalidArgument`, naming the views.
 pub(crate) fn check_delete(catalog: &Catalog, definition: &Definition) -> Result<()> {
     let store = definition.store;
-    let looks_up = |view: &View| view.lookups.iter().any(|lookup| lookup.store == store);
-    let views = names(catalog, |view| view.source == store || looks_up(view));
+    let joins = |view: &FeatureView| view.joins.iter().any(|join| join.store == store);
+    let views = names(catalog, |view| view.source == store || joins(view));
     let refused = |message| Err(Error::invalid_argument(message).with_store(&definition.name));
     if !views.is_empty() {
         return refused(format!("the store has feature views; drop these views first: {views}"));
     }
-    let emits = |view: &View| view.emission.as_ref().is_some_and(|it| it.store == store);
-    let views = names(catalog, emits);
+    let materializes =
+        |view: &FeatureView| view.materialization.as_ref().is_some_and(|it| it.store == store);
+    let views = names(catalog, materializes);
     if !views.is_empty() {
         return refused(format!(
-            "feature views materialize to the store; apply these views without `emit`, or drop \
-             them, first: {views}"
+            "feature views materialize to the store; apply these views without `materialize`, \
+             or drop them, first: {views}"
         ));
     }
     Ok(())
 }
 
-/// Returns whether a view emits to a field of a store.
-pub(super) fn emits(view: &View, store: StoreId, field: FieldId) -> bool {
-    view.emission.as_ref().is_some_and(|emission| emission.is_to(store, field))
+/// Returns whether a view materializes to a field of a store.
+pub(super) fn materializes(view: &FeatureView, store: StoreId, field: FieldId) -> bool {
+    view.materialization.as_ref().is_some_and(|materialization| materialization.is_to(store, field))
 }
 
-/// Returns whether a view needs a column of its stream, or a field of a store in which it looks up.
-fn needs(view: &View, store: StoreId, column: FieldId) -> bool {
+/// Returns whether a view needs a column of its stream, or a field of a store that it joins.
+fn needs(view: &FeatureView, store: StoreId, column: FieldId) -> bool {
     let is_of_source = view.source == store && view.columns_of_source().contains(&column);
     is_of_source || view.fields_of(store).contains(&column)
 }
 
-/// Returns the names of the living views that match.
-fn names(catalog: &Catalog, is_so: impl Fn(&View) -> bool) -> String {
-    let living = catalog.living().map(|schema| &schema.definition);
-    let views = living.filter(|definition| definition.view().is_some_and(&is_so));
+/// Returns the names of the active views that match.
+fn names(catalog: &Catalog, is_so: impl Fn(&FeatureView) -> bool) -> String {
+    let active = catalog.active_stores().map(|schema| &schema.definition);
+    let views = active.filter(|definition| definition.view().is_some_and(&is_so));
     views.map(|definition| definition.name.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -15,7 +15,7 @@ use forebay_testkit::tree;
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
 use forebay_wire::v1::features_client::FeaturesClient;
-use forebay_wire::v1::select_request::{By, Equal};
+use forebay_wire::v1::select_events_request::{By, Equal};
 use forebay_wire::v1::writer_client::WriterClient;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -26,8 +26,9 @@ const PREFIX: &str = "features";
 const ROUNDS: i64 = 4;
 const EVENTS: i64 = 500;
 const USERS: i64 = 11;
-const VIEW: &str = "view: spending\nstream: orders\ngroup_by: [user]\nlateness: 1h\n\
-                    features: {orders: count, spent: {sum: price}}\n";
+const VIEW: &str = "apiVersion: forebay/v1\nkind: FeatureView\nname: spending\n\
+                    source: orders\nentity: [user]\nallowed_lateness: 1h\n\
+                    features: {orders: {count: '*'}, spent: {sum: price}}\n";
 
 fn channel(address: &str) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
@@ -37,10 +38,10 @@ fn channel(address: &str) -> Channel {
 async fn values(processes: &[Option<Service>], user: i64) -> Option<(i64, i64)> {
     for process in processes.iter().flatten() {
         let group = vec![(&Value::Int64(user)).into()];
-        let request = v1::ViewValuesRequest { view: "spending".into(), group };
-        let answer = FeaturesClient::new(channel(&process.address)).values(request).await;
+        let request = v1::GetViewValuesRequest { view: "spending".into(), group };
+        let answer = FeaturesClient::new(channel(&process.address)).get_view_values(request).await;
         let Ok(answer) = answer else { continue };
-        let number = |named: &v1::view_values_response::Named| match named
+        let number = |named: &v1::get_view_values_response::Named| match named
             .value
             .clone()
             .map(|value| Value::try_from(value).unwrap())
@@ -141,14 +142,15 @@ fn answered(process: &Service) -> String {
 /// Returns the keys of all events of the stream, as a process answers; asserts that no key occurs
 /// twice.
 async fn keys(process: &Service) -> Result<BTreeSet<Vec<u8>>, String> {
-    let request = v1::SelectRequest {
+    let request = v1::SelectEventsRequest {
         stream: "orders".to_owned(),
         columns: vec!["price".to_owned()],
         limit: 10_000,
         ..Default::default()
     };
     let mut events = EventsClient::new(channel(&process.address));
-    let answer = events.select(request).await.map_err(|status| status.to_string())?.into_inner();
+    let answer =
+        events.select_events(request).await.map_err(|status| status.to_string())?.into_inner();
     let keys: BTreeSet<_> = answer.events.iter().map(|event| event.key.to_vec()).collect();
     assert_eq!(keys.len(), answer.events.len(), "an event twice");
     Ok(keys)
@@ -158,7 +160,7 @@ async fn keys(process: &Service) -> Result<BTreeSet<Vec<u8>>, String> {
 /// the stream is reopened.
 async fn found(process: &Service, by: By, token: &Token) -> (Vec<String>, usize) {
     let wait = v1::read_options::Wait::AfterToken(token.encode());
-    let request = v1::SelectRequest {
+    let request = v1::SelectEventsRequest {
         stream: "orders".to_owned(),
         by: Some(by),
         read: Some(v1::ReadOptions { wait: Some(wait), wait_ms: 30_000, age_ms_max: None }),
@@ -167,7 +169,7 @@ async fn found(process: &Service, by: By, token: &Token) -> (Vec<String>, usize)
     let mut events = EventsClient::new(channel(&process.address));
     let wait = async {
         loop {
-            match events.select(request.clone()).await {
+            match events.select_events(request.clone()).await {
                 Err(status) if status.code() == Code::Unavailable => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -180,7 +182,7 @@ async fn found(process: &Service, by: By, token: &Token) -> (Vec<String>, usize)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_stood_still_knows_what_was_altered_meanwhile() {
+async fn resumed_process_knows_alterations_made_during_its_pause() {
     let prefix = "altered";
     let replicator = Service::replicator(prefix, "127.0.0.1:0");
     let writer = Service::writer(prefix, "127.0.0.1:0", &replicator);

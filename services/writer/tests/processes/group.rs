@@ -8,7 +8,7 @@ use forebay::Store;
 use forebay::schema::{FieldType, KeyType, StoreSpec};
 use forebay::writes::WriteResult;
 use forebay_wire::v1;
-use forebay_wire::v1::found::Answer;
+use forebay_wire::v1::document_result::Answer;
 use forebay_wire::v1::shards_client::ShardsClient;
 use tonic::Request;
 use tonic::metadata::MetadataValue;
@@ -26,7 +26,7 @@ fn spec() -> StoreSpec {
 pub async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
     let url = format!("http://{}", replicator.address);
     let Ok(mut shards) = ShardsClient::connect(url).await else { return Vec::new() };
-    let mut request = Request::new(v1::GetRequest {
+    let mut request = Request::new(v1::GetDocumentsRequest {
         store: "counts".into(),
         keys: (0..KEYS).map(|key| Bytes::copy_from_slice(&key.to_le_bytes())).collect(),
         fields: Vec::new(),
@@ -35,14 +35,14 @@ pub async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
     if alone {
         request.metadata_mut().insert("forebay-forwarded", MetadataValue::from_static("1"));
     }
-    let Ok(answer) = shards.get(request).await else { return Vec::new() };
+    let Ok(answer) = shards.get_documents(request).await else { return Vec::new() };
     let found = (0..KEYS).zip(answer.into_inner().found);
-    let is_there = |found: &v1::Found| matches!(found.answer, Some(Answer::Document(_)));
+    let is_there = |found: &v1::DocumentResult| matches!(found.answer, Some(Answer::Document(_)));
     found.filter(|(_, found)| is_there(found)).map(|(key, _)| key).collect()
 }
 
 /// Waits until every replicator answers for all keys, and each has keys that no other one has.
-pub async fn settled(replicators: &[&Service]) {
+pub async fn await_balanced(replicators: &[&Service]) {
     let all: Vec<_> = (0..KEYS).collect();
     let wait = async {
         loop {
@@ -74,37 +74,37 @@ async fn write(store: &Store, is_first: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_are_divided_and_each_answers_for_all() {
+async fn partitions_are_divided_and_every_replicator_answers_for_all() {
     let one = Service::replicator("group", "127.0.0.1:0");
     let other = Service::replicator("group", "127.0.0.1:0");
     let writer = Service::writer("group", "127.0.0.1:0", &one);
     let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
     write(&store, true).await;
-    settled(&[&one, &other]).await;
+    await_balanced(&[&one, &other]).await;
 
     // A third replicator takes its share, and its outcomes are available through the first.
     let third = Service::replicator("group", "127.0.0.1:0");
-    settled(&[&one, &other, &third]).await;
+    await_balanced(&[&one, &other, &third]).await;
     write(&store, false).await;
 
     // A replicator dies and the others take its partitions; it restarts and gets them back.
     let address = other.kill();
-    settled(&[&one, &third]).await;
+    await_balanced(&[&one, &third]).await;
     let written = store.upsert(0_i64).set("count", 0).if_absent().send().await.unwrap();
     assert!(matches!(written.result, WriteResult::ConditionFailed(_)), "{:?}", written.result);
     let other = Service::replicator("group", &address);
-    settled(&[&one, &other, &third]).await;
+    await_balanced(&[&one, &other, &third]).await;
     write(&store, false).await;
 
     // A replicator leaves.
     assert!(tokio::task::spawn_blocking(|| third.terminate()).await.unwrap().success());
-    settled(&[&one, &other]).await;
+    await_balanced(&[&one, &other]).await;
     write(&store, false).await;
-    settled(&[&one, &other]).await;
+    await_balanced(&[&one, &other]).await;
 }
 
 #[test]
-fn a_second_process_does_not_share_a_data_folder() {
+fn second_process_does_not_share_a_data_folder() {
     let data = tempfile::tempdir().unwrap();
     let path = data.path().to_owned();
     let _first = Service::replicator_in(data, "folder", "127.0.0.1:0");
@@ -120,7 +120,7 @@ fn a_second_process_does_not_share_a_data_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_killed_and_comes_back_goes_on_with_its_shards() {
+async fn killed_replicator_resumes_its_shards() {
     let mut replicator = Service::replicator("back", "127.0.0.1:0");
     let writer = Service::writer("back", "127.0.0.1:0", &replicator);
     let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
@@ -128,6 +128,6 @@ async fn one_that_is_killed_and_comes_back_goes_on_with_its_shards() {
     for _ in 0..3 {
         replicator = replicator.killed_and_back("back");
         write(&store, false).await;
-        settled(&[&replicator]).await;
+        await_balanced(&[&replicator]).await;
     }
 }

@@ -36,14 +36,14 @@ async fn race(store: &Store, key: i64, who: i64) -> bool {
 
 fn count_of(reader: &Reader, key: i64) -> Option<i64> {
     let field = reader.schema().definition.field("count").unwrap().id;
-    match reader.get(key).unwrap()?.value(field) {
+    match reader.get_document(key).unwrap()?.value(field) {
         Some(Value::Int64(count)) => Some(*count),
         other => panic!("key {key} holds {other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_writers_that_race_on_if_absent_exactly_one_hears_applied() {
+async fn if_absent_race_over_two_writers_has_exactly_one_applied_write() {
     let replicator = Service::replicator("race", "127.0.0.1:0");
     let writers = [0, 1].map(|_| Service::writer("race", "127.0.0.1:0", &replicator));
     let (one, other) = (client(&writers[0].address).await, client(&writers[1].address).await);
@@ -64,7 +64,7 @@ async fn of_two_writers_that_race_on_if_absent_exactly_one_hears_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn increments_are_exact_over_kills_of_the_writer_that_they_go_through() {
+async fn increments_are_exact_despite_kills_of_their_writer() {
     let replicator = Service::replicator("kills", "127.0.0.1:0");
     let mut writer = Service::writer("kills", "127.0.0.1:0", &replicator);
     let client = client(&writer.address).await;
@@ -115,7 +115,7 @@ async fn letters(address: &str, at: PartitionRef, count: usize) -> Vec<DeadLette
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn garbage_in_the_topic_is_copied_once_over_kills_of_the_replicator() {
+async fn foreign_records_are_copied_once_despite_kills_of_the_replicator() {
     let mut replicator = Service::replicator("letters", "127.0.0.1:0");
     let writer = Service::writer("letters", "127.0.0.1:0", &replicator);
     let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
@@ -148,7 +148,7 @@ fn refused(program: PathBuf, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn wrong_settings_are_refused_with_what_to_set() {
+fn invalid_settings_are_refused_with_the_setting_to_use() {
     let brokers = ["--brokers", "127.0.0.1:1"];
     let both: [fn() -> PathBuf; 2] = [|| WRITER.into(), replicator];
     for program in both {

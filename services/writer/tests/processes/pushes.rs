@@ -10,7 +10,6 @@ use forebay::{Reader, ReaderOptions, Store};
 use forebay_testkit::tree;
 use forebay_wire::v1;
 use forebay_wire::v1::pushes_client::PushesClient;
-use forebay_wire::v1::versions_request::Alteration;
 
 use crate::service::{LONG, Service, brokers, client, on_kafka};
 use crate::snapshots::{KEYS, found, last, spec, write};
@@ -23,7 +22,7 @@ const PUSHED: i64 = 200;
 async fn answers(reader: &Reader, replicator: &Service, store: &Store, wanted: &[Value]) {
     let field = store.definition().field("count").unwrap().id;
     let held = || {
-        let get = |key| reader.get(KeyValue::Int64(key)).unwrap();
+        let get = |key| reader.get_document(KeyValue::Int64(key)).unwrap();
         let values = (0..KEYS).filter_map(|key| get(key)?.value(field).cloned());
         values.collect::<Vec<_>>()
     };
@@ -45,7 +44,7 @@ async fn one(store: &Store, key: i64, count: i64) -> Token {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_take_the_place_of_documents_and_are_gone_back_from() {
+async fn pushed_files_replace_documents_and_can_be_rolled_back() {
     let folder = tempfile::tempdir().unwrap();
     let snapshots = folder.path().join("snapshots");
     std::fs::create_dir(&snapshots).unwrap();
@@ -58,7 +57,7 @@ async fn files_take_the_place_of_documents_and_are_gone_back_from() {
     let arguments = [&["--listen", "127.0.0.1:0"], &more[..], &on_kafka(PREFIX, &brokers)].concat();
     let pusher = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
     let mut spec = spec();
-    spec.options.log_window_us = None;
+    spec.options.log_retention_us = None;
     let store = client(&writer.address).await.create_store(&spec).await.unwrap();
     write(&store, 1).await;
     let own = Some(SnapshotStore::open(&snapshots).unwrap());
@@ -72,13 +71,13 @@ async fn files_take_the_place_of_documents_and_are_gone_back_from() {
     std::fs::write(&file, format!("id,count\n{lines}")).unwrap();
     let url = format!("http://{}", pusher.address);
     let mut asked = PushesClient::connect(url).await.unwrap();
-    let request = v1::PushRequest {
+    let request = v1::PushFilesRequest {
         store: "counts".into(),
         inputs: vec![format!("file://{}", file.display())],
         key_column: "id".into(),
-        ..v1::PushRequest::default()
+        ..v1::PushFilesRequest::default()
     };
-    let pushed = last(asked.push(request).await).await.pushed.unwrap();
+    let pushed = last(asked.push_files(request).await).await.pushed.unwrap();
     assert_eq!((pushed.version, pushed.documents), (2, PUSHED as u64));
     answers(&reader, &first, &store, &counts(|key| (key < PUSHED).then_some(-key))).await;
     let token = one(&store, PUSHED, 7).await;
@@ -89,9 +88,8 @@ async fn files_take_the_place_of_documents_and_are_gone_back_from() {
     };
     answers(&reader, &first, &store, &counts(with_one)).await;
 
-    let alteration = Some(Alteration::MakeLive(1));
-    let request = v1::VersionsRequest { store: "counts".into(), alteration };
-    asked.versions(request).await.unwrap();
+    let request = v1::ActivateVersionRequest { store: "counts".into(), version: 1 };
+    asked.activate_version(request).await.unwrap();
     let before = |key: i64| Some(if key == PUSHED { 7 } else { 1_000 + key });
     answers(&reader, &first, &store, &counts(before)).await;
 }

@@ -26,7 +26,7 @@ use forebay_wire::v1;
 use forebay_wire::v1::pushes_client::PushesClient;
 use tonic::Status;
 
-use crate::group::{found, settled};
+use crate::group::{await_balanced, found};
 use crate::service::{LONG, Service, brokers, client, on_kafka};
 
 const PREFIX: &str = "rebalance";
@@ -90,7 +90,7 @@ async fn partition_at(replicator: &Service, store: &Store) -> (PartitionId, u64)
 fn copied(from: &str, partition: PartitionId, to: &Path, happens: impl FnOnce()) -> u64 {
     let number = partition.0.to_string();
     let child = Command::new(tree::built("forebayd").unwrap())
-        .args(["copy", "--from", from, "--store", "counts", "--partition", &number])
+        .args(["shard", "copy", "--from", from, "--store", "counts", "--partition", &number])
         .args(["--rate", COPY_RATE, "--data-dir"])
         .arg(to)
         .stdout(Stdio::piped())
@@ -146,20 +146,26 @@ async fn snapshots_come(snapshots: &SnapshotStore, log: &KafkaLog, store: &Store
     }
 }
 
+/// Writes the file of a push, with a count for each key that is not written otherwise.
+fn write_counts(file: &Path) {
+    let lines: String = (0..WRITTEN.start).map(|key| format!("{key},{}\n", -key)).collect();
+    std::fs::write(file, format!("id,count\n{lines}")).unwrap();
+}
+
 /// Pushes a file and calls `happens` once the first attempt has built a partition.
-async fn pushed(keeper: &Service, file: &Path, happens: impl FnOnce()) -> v1::Pushed {
-    let url = format!("http://{}", keeper.address);
+async fn pushed(snapshot_service: &Service, file: &Path, happens: impl FnOnce()) -> v1::PushResult {
+    let url = format!("http://{}", snapshot_service.address);
     let mut asked = PushesClient::connect(url).await.unwrap();
-    let request = v1::PushRequest {
+    let request = v1::PushFilesRequest {
         store: "counts".into(),
         inputs: vec![format!("file://{}", file.display())],
         key_column: "id".into(),
-        ..v1::PushRequest::default()
+        ..v1::PushFilesRequest::default()
     };
     let mut happens = Some(happens);
     for _ in 0..PUSH_ATTEMPTS {
-        let mut attempt = async || -> Result<v1::Pushed, Status> {
-            let mut answers = asked.push(request.clone()).await?.into_inner();
+        let mut attempt = async || -> Result<v1::PushResult, Status> {
+            let mut answers = asked.push_files(request.clone()).await?.into_inner();
             while let Some(answer) = answers.message().await? {
                 if answer.partitions_done > 0
                     && let Some(happens) = happens.take()
@@ -184,13 +190,13 @@ async fn pushed(keeper: &Service, file: &Path, happens: impl FnOnce()) -> v1::Pu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attempts_alone() {
+async fn rebalances_during_every_operation_cost_only_retries() {
     let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("file://{}", folder.path().display());
     let more = ["--snapshots", url.as_str()];
     let brokers = brokers();
     let replicator = || Service::replicator_with(PREFIX, &more);
-    let keeper = || {
+    let snapshot_service = || {
         let own = ["--listen", "127.0.0.1:0", "--snapshot-interval", "1s"];
         let arguments = [&own[..], &more, &on_kafka(PREFIX, &brokers)].concat();
         Service::start(tree::built("forebay-snapshot").unwrap(), &arguments)
@@ -199,7 +205,7 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     let writer = Service::writer(PREFIX, "127.0.0.1:0", &one);
     let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
     fill(&store).await;
-    settled(&[&one, &other]).await;
+    await_balanced(&[&one, &other]).await;
     let stop = Arc::new(AtomicBool::new(false));
     let written = Arc::new(AtomicI64::new(0));
     let writing = tokio::spawn(write_on(store.clone(), Arc::clone(&stop), Arc::clone(&written)));
@@ -212,10 +218,10 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     });
     assert!(rows >= documents, "{rows} rows of {documents} documents");
     let third = third.unwrap();
-    settled(&[&one, &other, &third]).await;
+    await_balanced(&[&one, &other, &third]).await;
 
     // A replicator and a snapshot service are killed in the middle of builds, and others join.
-    let (kept, lost) = (keeper(), keeper());
+    let (kept, lost) = (snapshot_service(), snapshot_service());
     let before = chunks(folder.path());
     eventually("a build", async || chunks(folder.path()) > before).await;
     other.kill();
@@ -224,16 +230,15 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     let log = KafkaLog::open(KafkaOptions::dev(&brokers, PREFIX)).await.unwrap();
     let snapshots = SnapshotStore::open(&url).unwrap();
     snapshots_come(&snapshots, &log, &store).await;
-    settled(&[&one, &other, &third]).await;
+    await_balanced(&[&one, &other, &third]).await;
 
     // A replicator leaves in the middle of a push.
     let file = folder.path().join("counts.csv");
-    let lines: String = (0..WRITTEN.start).map(|key| format!("{key},{}\n", -key)).collect();
-    std::fs::write(&file, format!("id,count\n{lines}")).unwrap();
+    write_counts(&file);
     let leaves = || assert!(third.terminate().success());
     let version = pushed(&kept, &file, leaves).await;
     assert_eq!((version.version, version.documents), (2, WRITTEN.start as u64));
-    settled(&[&one, &other]).await;
+    await_balanced(&[&one, &other]).await;
     let behind = written.load(Ordering::SeqCst) + 2 * (WRITTEN.end - WRITTEN.start);
     eventually("a write of each", async || written.load(Ordering::SeqCst) > behind).await;
     stop.store(true, Ordering::SeqCst);
@@ -242,9 +247,14 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     let reader = Reader::open(&other.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
     reader.await_token(&token, LONG).await.unwrap();
-    let field = store.definition().field("count").unwrap().id;
+    assert_counts(&reader, &acknowledged);
+}
+
+/// Asserts that a reader has the pushed counts, and the acknowledged ones for the keys beyond.
+fn assert_counts(reader: &Reader, acknowledged: &BTreeMap<i64, i64>) {
+    let field = reader.schema().definition.field("count").unwrap().id;
     for key in 0..DOCUMENTS {
-        let document = reader.get(KeyValue::Int64(key)).unwrap();
+        let document = reader.get_document(KeyValue::Int64(key)).unwrap();
         let found = document.and_then(|document| document.value(field).cloned());
         let wanted = if key < WRITTEN.start { Some(-key) } else { acknowledged.get(&key).copied() };
         assert_eq!(found, wanted.map(Value::Int64), "{key}");

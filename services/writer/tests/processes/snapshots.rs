@@ -15,8 +15,8 @@ use forebay_testkit::tree;
 use forebay_wire::document::document_of;
 use forebay_wire::v1;
 use forebay_wire::v1::backups_client::BackupsClient;
-use forebay_wire::v1::found::Answer;
-use forebay_wire::v1::restore_request::PointInTime;
+use forebay_wire::v1::document_result::Answer;
+use forebay_wire::v1::restore_store_request::PointInTime;
 use forebay_wire::v1::shards_client::ShardsClient;
 use tonic::{Response, Status, Streaming};
 
@@ -29,7 +29,7 @@ pub const KEYS: i64 = 600;
 pub fn spec() -> StoreSpec {
     let number = FieldType::INT64;
     let spec = StoreSpec::documents("counts", KeyType::Int64, PARTITIONS).field("count", number);
-    let options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
+    let options = StoreOptions { log_retention_us: Some(0), ..StoreOptions::default() };
     StoreSpec { options, ..spec }
 }
 
@@ -45,13 +45,13 @@ pub async fn write(store: &Store, round: i64) -> Token {
 pub async fn found(replicator: &Service, field: FieldId) -> Vec<Value> {
     let url = format!("http://{}", replicator.address);
     let Ok(mut shards) = ShardsClient::connect(url).await else { return Vec::new() };
-    let request = v1::GetRequest {
+    let request = v1::GetDocumentsRequest {
         store: "counts".into(),
         keys: (0..KEYS).map(|key| Bytes::copy_from_slice(&key.to_le_bytes())).collect(),
-        ..v1::GetRequest::default()
+        ..v1::GetDocumentsRequest::default()
     };
-    let Ok(answer) = shards.get(request).await else { return Vec::new() };
-    let value = |found: v1::Found| match found.answer {
+    let Ok(answer) = shards.get_documents(request).await else { return Vec::new() };
+    let value = |found: v1::DocumentResult| match found.answer {
         Some(Answer::Document(document)) => document_of(document).unwrap().1.value(field).cloned(),
         _ => None,
     };
@@ -73,7 +73,7 @@ async fn trimmed(log: &KafkaLog, store: &Store) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicators_without_their_disks_begin_with_snapshots() {
+async fn replicators_without_their_disks_load_snapshots() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().display());
     let more = ["--snapshots", url.as_str()];
@@ -83,7 +83,7 @@ async fn replicators_without_their_disks_begin_with_snapshots() {
     let every = ["--listen", "127.0.0.1:0", "--snapshot-interval", "1s"];
     let brokers = brokers();
     let arguments = [&every[..], &more, &on_kafka(PREFIX, &brokers)].concat();
-    let keeper = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
+    let snapshot_service = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
     let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
     for round in 0..3 {
         write(&store, round).await;
@@ -92,7 +92,7 @@ async fn replicators_without_their_disks_begin_with_snapshots() {
     trimmed(&log, &store).await;
     // The replicators lose their data, and the snapshot service is killed at an arbitrary point.
     drop((one, other));
-    keeper.kill();
+    snapshot_service.kill();
     let token = write(&store, 7).await;
     let again = Service::replicator_with(PREFIX, &more);
     let third = Service::replicator_with(PREFIX, &more);
@@ -123,7 +123,7 @@ pub async fn last<M>(answers: Result<Response<Streaming<M>>, Status>) -> M {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_is_restored_to_a_write_between_two_backups() {
+async fn store_is_restored_to_a_write_between_two_backups() {
     const PREFIX: &str = "backups";
     let folder = tempfile::tempdir().unwrap();
     let [snapshots, backups] = ["snapshots", "backups"].map(|name| {
@@ -135,24 +135,24 @@ async fn a_store_is_restored_to_a_write_between_two_backups() {
     let brokers = brokers();
     let own = ["--listen", "127.0.0.1:0", "--snapshots", &snapshots, "--backups", &backups];
     let arguments = [&own[..], &on_kafka(PREFIX, &brokers)].concat();
-    let keeper = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
-    let url = format!("http://{}", keeper.address);
+    let snapshot_service = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
+    let url = format!("http://{}", snapshot_service.address);
     let mut asked = BackupsClient::connect(url).await.unwrap();
     let mut spec = spec();
-    spec.options.log_window_us = None;
+    spec.options.log_retention_us = None;
     let store = client(&writer.address).await.create_store(&spec).await.unwrap();
     let take = v1::TakeBackupRequest { store: "counts".into(), keep: None };
     let mut tokens = Vec::new();
     for round in 0..3 {
         tokens.push(write(&store, round).await);
         if round != 1 {
-            assert!(last(asked.take(take.clone()).await).await.backup.is_some());
+            assert!(last(asked.take_backup(take.clone()).await).await.backup.is_some());
         }
     }
     let point_in_time = Some(PointInTime::Token(tokens[1].encode()));
     let (store, restore_as) = ("counts".into(), "again".into());
-    let request = v1::RestoreRequest { store, restore_as, point_in_time };
-    let answer = last(asked.restore(request).await).await;
+    let request = v1::RestoreStoreRequest { store, restore_as, point_in_time };
+    let answer = last(asked.restore_store(request).await).await;
     assert_eq!(answer.restored.unwrap().documents, KEYS as u64);
     let snapshots = Some(SnapshotStore::open(&snapshots).unwrap());
     let options = ReaderOptions::new("again").snapshots(snapshots);
@@ -160,7 +160,7 @@ async fn a_store_is_restored_to_a_write_between_two_backups() {
     reader.await_ready(LONG).await.unwrap();
     let field = reader.schema().definition.field("count").unwrap().id;
     for key in 0..KEYS {
-        let document = reader.get(KeyValue::Int64(key)).unwrap().unwrap();
+        let document = reader.get_document(KeyValue::Int64(key)).unwrap().unwrap();
         assert_eq!(document.value(field), Some(&Value::Int64(1_000 + key)));
     }
 }

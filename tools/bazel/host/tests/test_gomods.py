@@ -14,7 +14,7 @@ import pytest
         ("k8s.io/klog/v2", "io_k8s_klog_v2"),
     ],
 )
-def test_repositories(module: str, name: str) -> None:
+def test_module_maps_to_its_repository_name(module: str, name: str) -> None:
     assert gomods.repository_name(module) == name
 
 
@@ -27,5 +27,5 @@ def test_repositories(module: str, name: str) -> None:
         ("github.com/google/go-cmp/cmp/internal/v1x", "v1x"),
     ],
 )
-def test_libraries(importpath: str, name: str) -> None:
+def test_import_path_maps_to_its_target_name(importpath: str, name: str) -> None:
     assert gomods.target_name(importpath) == name

@@ -10,7 +10,7 @@ import pytest
 PINNED = pypi.pins("pytest==9.2.0\npython-dateutil==4.0.0  # pulled in\n\n# later\n")
 
 
-def test_names_are_spelt_as_labels_are() -> None:
+def test_names_are_spelled_like_labels() -> None:
     names = ["python-dateutil", "typing_extensions", "Pygments", "ruamel.yaml", "a-_.b"]
     spelt = ["python_dateutil", "typing_extensions", "pygments", "ruamel_yaml", "a_b"]
     assert [pypi.library_name(name) for name in names] == spelt
@@ -22,36 +22,36 @@ def test_pins_are_read_and_comments_are_not() -> None:
 
 
 @pytest.mark.parametrize("line", ["pytest", "pytest>=9", "pytest==9.*", "pytest[dev]==9.2.0"])
-def test_what_is_no_pin_is_refused_with_its_line(line: str) -> None:
+def test_invalid_pin_is_refused_with_its_line(line: str) -> None:
     with pytest.raises(SystemExit, match="requirements.txt:2: "):
         pypi.pins(f"rich==15.0.0\n{line}\n")
 
 
-def test_another_version_than_the_pinned_one_is_named() -> None:
+def test_installed_version_that_differs_from_its_pin_is_named() -> None:
     there = metadata.version("pytest")
     with pytest.raises(SystemExit, match=f"pytest: .* pins 0.1, and .venv holds {there}; run"):
         pypi.installed(pypi.Pin("pytest", "0.1"))
     assert pypi.installed(pypi.Pin("pytest", there)).version == there
 
 
-def test_what_is_not_installed_is_named() -> None:
+def test_missing_distribution_is_named() -> None:
     with pytest.raises(SystemExit, match="forebay-nothing is not in .venv; run: make setup"):
         pypi.installed(pypi.Pin("forebay-nothing", "1"))
 
 
-def test_what_a_distribution_needs_must_be_pinned_too() -> None:
+def test_dependencies_of_a_distribution_must_be_pinned() -> None:
     pin = PINNED["pytest"]
     assert pypi.dependencies(pin, ["Python.DateUtil"], PINNED) == ["//python_dateutil"]
     with pytest.raises(SystemExit, match="pytest needs pluggy, which .* does not pin: add it"):
         pypi.dependencies(pin, ["pluggy"], PINNED)
 
 
-def test_needs_are_those_of_this_machine(tmp_path: Path) -> None:
+def test_dependencies_are_those_of_this_machine(tmp_path: Path) -> None:
     lines = ["a>=1", 'b; sys_platform == "win32"', 'c; extra == "more"', 'd; python_version > "3"']
     assert list(pypi.needs(distribution(tmp_path, lines))) == ["a", "d"]
 
 
-def test_files_lie_where_rules_python_unpacks_them(tmp_path: Path) -> None:
+def test_files_are_laid_out_like_rules_python(tmp_path: Path) -> None:
     folder = tmp_path / "laid"
     pypi.lay_out(distribution(tmp_path, []), tmp_path, folder)
     laid = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())

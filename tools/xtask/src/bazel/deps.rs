@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lists_are_no_problem() {
+    fn equal_dependency_lists_have_no_problem() {
         let library = LIBRARY.replace(":build_script,", "");
         assert_eq!(tree(&library, TEST, "@crates//:protox"), Vec::<String>::new());
     }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_targets_is_named() {
+    fn crate_without_targets_is_named() {
         let graph = graph(&[rule("rust_library", "//libs/b:forebay_b", &[])]);
         only(&differences(&packages(), &graph), &["libs/a/BUILD.bazel", "forebay-a"]);
     }

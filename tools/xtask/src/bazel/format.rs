@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bazel_files_are_known_by_name() {
+    fn bazel_files_are_recognized_by_name() {
         for file in ["BUILD.bazel", "libs/core/BUILD.bazel", "tools/a.bzl", "MODULE.bazel"] {
             assert!(is_bazel(file), "{file}");
         }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_passes_only_with_a_good_end() {
+    fn silent_formatter_passes_only_with_a_good_exit() {
         let files = ["libs/core/BUILD.bazel".to_owned()];
         assert_eq!(findings("", true, "exit 0", &files), Vec::<String>::new());
         assert_eq!(findings("", false, "exit 4", &files).len(), 1);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_hold_what_they_include() {
+    fn groups_contain_their_included_groups() {
         let graph = fixture::graph(&[
             fixture::group("//l:a", &["//x"], &["//l:b"]),
             fixture::group("//l:b", &["//y"], &["//l:a"]),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_package_of_a_label() {
+    fn label_names_its_package() {
         assert_eq!(package("//libs/core:a"), "libs/core");
         assert_eq!(package("//:a"), "");
         assert_eq!(package("@crates//:serde"), "");

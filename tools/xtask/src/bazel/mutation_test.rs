@@ -10,8 +10,8 @@ mod fault;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::form::Form;
 use crate::process::{self, Outcome};
+use crate::stage::Form;
 use crate::suite::{Counts, Suite};
 use crate::suite_output::{ended, show};
 use crate::workspace::Workspace;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_caught_only_by_a_failure_that_names_it() {
+    fn fault_is_caught_only_by_a_failure_that_names_it() {
         let fault = Fault {
             name: "a".to_owned(),
             what: "b".to_owned(),

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_that_dies_is_no_clean_bill() {
+    fn dead_script_is_an_error() {
         assert_eq!(findings("", true, "exit 0").unwrap(), Vec::<String>::new());
         assert_eq!(findings("pins: a\npins: b\n", false, "exit 1").unwrap(), ["a", "b"]);
         assert!(findings("Traceback\n", false, "exit 1").is_err());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::python;
+use crate::pytest;
 use crate::suite::{Suite, parse_libtest, parse_suite_lines};
 use crate::workspace::{array, text};
 
@@ -96,7 +96,7 @@ fn counted(output: &str) -> Suite {
     }
     parts.extend(junit(output));
     if parts.is_empty() {
-        parts.push(python::parse_pytest(output));
+        parts.push(pytest::parse_pytest(output));
     }
     let mut sum = Suite::default();
     for part in parts {
@@ -156,7 +156,7 @@ not json"#;
     }
 
     #[test]
-    fn every_test_target_is_found_and_one_that_did_not_run_fails() {
+    fn every_test_target_is_found_and_an_unrun_target_fails() {
         let events = EVENTS.replace("RESULT", &RESULT.replace('\n', ""));
         let targets = targets(&events);
         assert_eq!(targets.keys().collect::<Vec<_>>(), ["//a:x_test", "//a:y_test"]);
@@ -169,7 +169,7 @@ not json"#;
     }
 
     #[test]
-    fn each_language_is_counted_in_its_own_words() {
+    fn each_language_is_counted_by_its_own_summary() {
         let rust = "running 2 tests\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 measured";
         assert_eq!((read("PASSED", rust).ran, read("PASSED", rust).passed()), (2, true));
         let java = read("FAILED", JUNIT);
@@ -179,7 +179,7 @@ not json"#;
     }
 
     #[test]
-    fn a_target_that_counts_nothing_or_ends_badly_fails() {
+    fn target_without_counts_or_with_a_bad_end_fails() {
         assert!(!read("PASSED", "all is well\n").passed());
         assert!(!read("PASSED", "").passed());
         let late = read("TIMEOUT", "2 passed in 0.1s\n");

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::results;
-use crate::form::Form;
 use crate::process;
+use crate::stage::Form;
 use crate::suite::{Counts, Suite};
 use crate::suite_output::show;
 use crate::workspace::Workspace;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fixture_of_go_counts_its_own_faults() {
+    fn go_fixture_counts_its_own_faults() {
         let good = go_fixture_suite("a\ngo_fixture: 10 passed, 0 failed\n", true, "exit 0");
         assert_eq!((good.ran, good.passed()), (10, true));
         assert!(!go_fixture_suite("go_fixture: the fixture fails\n", false, "exit 1").passed());

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_outside_all_targets_is_named_with_its_build_file() {
+    fn source_outside_all_targets_is_named_with_its_build_file() {
         let lists = [("srcs", "//libs/a:src/lib.rs,//:root.py,@x//:libs/a/src/far.rs")];
         let graph = fixture::graph(&[fixture::rule("rust_library", "//libs/a:a", &lists)]);
         let files = [

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_outside_and_an_empty_suite_are_named() {
+    fn unlisted_tests_and_empty_suites_are_named() {
         let graph = graph(&[
             rule("rust_test", "//libs/a:a_test", &[]),
             rule("py_test", "//tools/b:b_test", &[]),

@@ -135,7 +135,7 @@ mod tests {
     const WRITER: &str = "//services/forebayd:__pkg__,//tools/xtask:__subpackages__";
 
     #[test]
-    fn the_table_and_nothing_else_is_no_problem() {
+    fn visibility_equal_to_the_table_has_no_problem() {
         assert_eq!(tree("//l:above_log", WRITER), Vec::<String>::new());
         assert_eq!(tree("//l:all", WRITER), Vec::<String>::new());
     }

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use super::exceptions::Violation;
+use super::links;
 use super::prose::{self, Block};
+use super::sources::{SourceFile, each};
 use super::tree::{Tree, is_number, normal};
-use super::{SourceFile, each, links};
 use crate::workspace::Workspace;
 
 /// The name of the rule.
@@ -234,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_decisions_are_found_in_lists() {
+    fn decision_numbers_are_found_in_lists() {
         let text = "ADR 0001, ADRs 0002, 0003 and 0004, ADR-0005 (2024), ADR NNNN";
         let numbers: Vec<&str> =
             decision_numbers(text).into_iter().map(|(_, number)| number).collect();

@@ -148,20 +148,20 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_lines_of_one_mark_are_one_passage() {
+    fn neighbouring_lines_of_one_marker_form_one_passage() {
         let source = "//! a\n//! b\n\n/// c\nlet s = \"// d\"; // e\n// f\n";
         let expected = [vec![(1, "a"), (2, "b")], vec![(4, "c")], vec![(5, "e")], vec![(6, "f")]];
         assert_eq!(lines("a.rs", source), expected);
     }
 
     #[test]
-    fn blocks_lose_their_stars() {
+    fn block_comments_lose_their_stars() {
         let source = "/** a\n * b\n */\nint x; /* c */\n";
         assert_eq!(lines("A.java", source), [vec![(1, "a"), (2, "b"), (3, "")], vec![(4, "c ")]]);
     }
 
     #[test]
-    fn docstrings_are_told_from_other_strings() {
+    fn docstrings_are_distinguished_from_other_strings() {
         let source = "'''a'''\nx = \"\"\"b\"\"\"\ndef f():\n    \"\"\"c\n\n    d\"\"\"\n    \
             g(\n\"\"\"e\"\"\")\n# h\n";
         let expected = [vec![(1, "a")], vec![(4, "c"), (5, ""), (6, "d")], vec![(9, "h")]];

@@ -4,8 +4,7 @@
 use std::process::Command;
 
 use super::exceptions::Violation;
-use super::subjects::is_starter;
-use super::words::words;
+use super::words::{is_starter, words};
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn imperatives_are_told_from_other_subjects() {
+    fn imperatives_are_distinguished_from_other_subjects() {
         for subject in ["Name the lock", "Pass the key to the reader", "Embed the lists"] {
             assert_eq!(problem(subject), None, "{subject}");
         }

@@ -1,14 +1,19 @@
 //! The rule `one-definition`: a crate, a package of Java and a package of Python define the name of
-//! a type once. The rule ignores tests and types that a `cfg` selects.
+//! a type once. The rule ignores tests, types that a `cfg` selects, and builders in Java, which are
+//! nested in the class that they build.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::declarations::{DeclarationKind, Outline, outline};
+use super::declarations::{DeclarationKind, Outline};
 use super::exceptions::Violation;
-use super::{SourceFile, each};
+use super::outline::outline;
+use super::sources::{SourceFile, each};
 
 /// The name of the rule.
 pub const RULE: &str = "one-definition";
+
+/// The name of every builder in Java; callers write it with its class (`ReaderOptions.Builder`).
+const JAVA_BUILDER: &str = "Builder";
 
 /// The places of the definitions of a name, as `file:line`.
 type Places<'a> = BTreeMap<(String, String), Vec<String>>;
@@ -31,9 +36,10 @@ pub fn findings(sources: &[SourceFile]) -> Vec<Violation> {
         if is_test(path, &tests) {
             continue;
         }
-        let python = path.ends_with(".py");
+        let (python, java) = (path.ends_with(".py"), path.ends_with(".java"));
         for found in &outline.declared {
-            let left_out = found.test || found.selected || (python && found.local);
+            let is_builder = java && found.name == JAVA_BUILDER;
+            let left_out = found.test || found.selected || (python && found.local) || is_builder;
             if found.kind == DeclarationKind::Type && !left_out {
                 let key = (scope.clone(), found.name.clone());
                 places.entry(key).or_default().push(format!("{path}:{}", found.line));

@@ -51,7 +51,7 @@ pub fn outline(code: &str, lines: &Lines) -> Outline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::declarations::outline;
+    use super::super::outline::outline;
 
     #[test]
     fn types_and_package_are_found() {

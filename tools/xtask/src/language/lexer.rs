@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_end_ends_and_lines_keep_their_numbers() {
+    fn unterminated_literals_end_and_lines_keep_their_numbers() {
         let all = [Syntax::Rust, Syntax::Java, Syntax::Go, Syntax::C, Syntax::Python, Syntax::Toml];
         for source in ["\"abc", "/* abc", "r#\"abc", "'\\", "'''abc", "r", "\"\\é", "`", "é\n\"é\n"]
         {

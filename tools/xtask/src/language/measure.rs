@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::SourceFile;
-use super::declarations::{DeclarationKind, outline};
+use super::declarations::DeclarationKind;
+use super::outline::outline;
 use super::prose::blocks;
 use super::sentences::sentences;
+use super::sources::SourceFile;
 use super::words::words;
 
 /// Sentences without a subject, at most, in percent.

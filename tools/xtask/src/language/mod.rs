@@ -1,10 +1,9 @@
 //! The language rules: prose and names that a stranger understands. Each rule is a module with a
 //! function over the tree; `lexer`, `comments`, `prose` and `sentences` read the text for them,
-//! `declarations` the types. `tests/language_test.rs` plants a violation of every rule.
+//! `outline` finds the types. `tests/language_test.rs` plants a violation of every rule.
 //!
 //! The word lists are in `tools/xtask/language/words.toml`, the exceptions in the same folder.
 
-mod anchors;
 mod citations;
 mod comments;
 mod commits;
@@ -16,24 +15,19 @@ pub(crate) mod lexer;
 mod links;
 mod mask;
 mod measure;
-mod messages;
 mod names;
+mod outline;
 mod prose;
 mod rust;
 mod sentences;
+mod sources;
 mod subjects;
 mod tree;
 mod words;
 
-use std::{fs, panic, thread};
+use self::sources::sources;
 
 use crate::workspace::Workspace;
-
-/// A file of the tree with its text.
-struct SourceFile {
-    path: String,
-    text: String,
-}
 
 /// Finds sentences that begin without a subject, in comments, docstrings, Markdown and messages.
 ///
@@ -99,33 +93,4 @@ pub fn run(workspace: &Workspace, gate: bool, list: bool) -> Result<(), String> 
         return Ok(());
     }
     measure::run(&sources, gate)
-}
-
-/// Reads every text file of the tree.
-fn sources(workspace: &Workspace) -> Result<Vec<SourceFile>, String> {
-    let files = workspace.files()?.into_iter();
-    let read = |path: String| {
-        let text = fs::read_to_string(workspace.root.join(&path)).ok()?;
-        Some(SourceFile { path, text })
-    };
-    Ok(files.filter_map(read).collect())
-}
-
-/// Applies a function to every file, on all processors, and returns the results in order.
-fn each<T: Send>(sources: &[SourceFile], read: impl Fn(&SourceFile) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let share = |first: usize| {
-        let places = (first..sources.len()).step_by(threads);
-        places.map(|place| (place, read(&sources[place]))).collect::<Vec<_>>()
-    };
-    let mut results: Vec<(usize, T)> = thread::scope(|scope| {
-        let share = &share;
-        let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || share(first))).collect();
-        let ended = running.into_iter().map(|thread| thread.join());
-        ended
-            .flat_map(|result| result.unwrap_or_else(|panic| panic::resume_unwind(panic)))
-            .collect()
-    });
-    results.sort_by_key(|(place, _)| *place);
-    results.into_iter().map(|(_, result)| result).collect()
 }

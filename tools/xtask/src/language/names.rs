@@ -1,10 +1,11 @@
 //! The rule `type-names`: a type, a module and a file are named by a noun, never by a bare
 //! participle or a function word.
 
-use super::declarations::{DeclarationKind, outline};
+use super::declarations::DeclarationKind;
 use super::exceptions::Violation;
+use super::outline::outline;
+use super::sources::{SourceFile, each};
 use super::words::words;
-use super::{SourceFile, each};
 
 /// The name of the rule.
 pub const RULE: &str = "type-names";
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_names_are_told_from_nouns() {
+    fn bare_names_are_distinguished_from_nouns() {
         for name in ["Held", "held", "Told", "HOW", "Pending", "_Given", "Smeared", "nothing"] {
             assert!(is_bare(name), "{name}");
         }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn files_have_names_of_their_own() {
+    fn file_names_are_extracted_from_paths() {
         assert_eq!(file_names("libs/a/src/held.rs"), ["held"]);
         assert_eq!(file_names("libs/a/src/held/mod.rs"), ["held"]);
         assert_eq!(file_names("libs/a/tests/held_test.rs"), ["held"]);

@@ -239,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_javadoc_open_blocks() {
+    fn javadoc_tags_start_blocks() {
         let source =
             "/**\n * A.\n * <p>B\n * c.\n * <pre>d\n * </pre>\n * @param e f\n * @return g\n */";
         expect("A.java", source, &[(2, "A."), (3, "B c."), (7, "f"), (8, "g")]);
     }
 
     #[test]
-    fn offsets_have_lines() {
+    fn offsets_map_to_lines() {
         let block = &blocks("a.rs", "// ab\n// cd\n")[0];
         assert_eq!((block.text.as_str(), block.line(1), block.line(3)), ("ab cd", 1, 2));
     }

@@ -151,7 +151,7 @@ impl Scan<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::declarations::outline;
+    use super::super::outline::outline;
 
     const SOURCE: &str = "\
 pub struct A<T>([T; 4]);
@@ -180,7 +180,7 @@ macro_rules! p { ($q:ident) => { struct $q; }; }
 ";
 
     #[test]
-    fn declarations_are_found_with_what_encloses_them() {
+    fn declarations_are_found_with_their_enclosing_items() {
         let outline = outline("a.rs", SOURCE);
         let names: Vec<&str> = outline.declared.iter().map(|found| found.name.as_str()).collect();
         assert_eq!(names, ["A", "B", "E", "F", "H", "I", "j", "tests", "M"]);

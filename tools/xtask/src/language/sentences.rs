@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_is_whole() {
+    fn first_word_is_read_whole() {
         expect("What's in a name", &[Some("What")]);
         expect("One-way streets are long", &[None]);
         expect("`What` is in a name", &[Some("CCCCCC")]);
@@ -119,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn a_continued_sentence_has_no_first_word() {
+    fn continued_sentence_has_no_first_word() {
         expect("A b c\n```\nd\n```\nof which e is one", &[Some("A"), None]);
     }
 
     #[test]
-    fn headings_are_sentences_and_rows_are_not() {
+    fn headings_are_sentences_and_table_rows_are_not() {
         expect("# What now\n\n| What a row |\n", &[Some("What")]);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::SourceFile;
-use super::anchors::anchors;
+use super::links::anchors;
+use super::sources::SourceFile;
 
 /// The names of a tree.
 pub struct Tree<'a> {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_brought_to_their_normal_form() {
+    fn paths_are_normalized() {
         assert_eq!(normal("a/b", "../c/./d.md").as_deref(), Some("a/c/d.md"));
         assert_eq!(normal("a", "../.."), None);
         assert_eq!(normal("", "a/").as_deref(), Some("a"));

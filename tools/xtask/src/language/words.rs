@@ -43,12 +43,17 @@ pub fn words() -> &'static Words {
     })
 }
 
+/// Reports whether a sentence may not begin with a word.
+pub fn is_starter(word: &str) -> bool {
+    words().starters.contains(&word.to_ascii_lowercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_list_has_lower_case_words() {
+    fn every_word_list_is_lower_case() {
         let words = words();
         let lists = [
             &words.starters,

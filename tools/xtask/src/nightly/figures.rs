@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::PartReport;
+use super::record::PartReport;
 use crate::clock::Stopwatch;
 use crate::suite::Suite;
 use crate::workspace::Workspace;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratio_is_that_of_the_medians() {
+    fn ratio_compares_the_medians() {
         let of = |values: [f64; 3]| values.map(|value| Figures::from([("get".to_owned(), value)]));
         let ratios = ratios(&of([9.0, 2.0, 3.0]), &of([1.0, 2.0, 90.0]));
         assert_eq!(ratios, [("get".to_owned(), 1.5)]);

@@ -1,13 +1,13 @@
 //! The part `long`: the fuzz targets, and the long form of every stage of which `make test` runs
 //! the bounded form.
 
-use super::PartReport;
-use crate::form::Form;
+use super::record::PartReport;
+use crate::stage::{Form, Run};
 use crate::suite::Suite;
 use crate::workspace::Workspace;
-use crate::{bazel, demo, fuzz, python, sanitize, stages};
+use crate::{bazel, demo, fuzz, python, sanitize};
 
-const STAGES: &[(&str, stages::Run)] = &[
+const STAGES: &[(&str, Run)] = &[
     ("fuzz", fuzz::suites),
     ("sanitize", sanitize::suites),
     ("python", |tree| python::run(tree, Form::Long)),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::PartReport;
+use super::record::PartReport;
 use crate::clock::Stopwatch;
 use crate::process;
 use crate::suite::Suite;

@@ -7,6 +7,8 @@ mod long;
 mod measure;
 mod record;
 
+use self::record::PartReport;
+
 use crate::clock::Stopwatch;
 use crate::suite::{Counts, Suite};
 use crate::workspace::Workspace;
@@ -17,15 +19,6 @@ struct Part {
     name: &'static str,
     /// The work of the part, which prints its suites.
     run: fn(&Workspace) -> Result<PartReport, String>,
-}
-
-/// The outcome of a part.
-#[derive(Debug, Default)]
-pub(crate) struct PartReport {
-    /// The suites.
-    pub(crate) suites: Vec<Suite>,
-    /// The measurements, in words, for the record.
-    pub(crate) measured: Vec<String>,
 }
 
 const PARTS: &[Part] = &[

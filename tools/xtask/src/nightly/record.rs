@@ -1,14 +1,24 @@
-//! The committed record of nightly runs: a row for each part, the newest last.
+//! The outcome of a part of the nightly run, and the committed record of all runs: a row for each
+//! part, the newest last.
 
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::process;
-use crate::suite::Counts;
+use crate::suite::{Counts, Suite};
 use crate::workspace::Workspace;
 
 const PAGE: &str = "tools/nightly/record.md";
+
+/// The suites and measurements of a part of the run.
+#[derive(Debug, Default)]
+pub(super) struct PartReport {
+    /// The suites.
+    pub(super) suites: Vec<Suite>,
+    /// The measurements, in words, for the record.
+    pub(super) measured: Vec<String>,
+}
 
 /// Adds a row.
 ///

@@ -1,7 +1,7 @@
 //! Finds functions and counts their lines, in Rust, Java, Python and shell. The source is blanked
 //! (see `lexer`), so that a brace in a string is no brace.
 
-use super::is_word;
+use super::word::is_word;
 use crate::language::lexer::{Syntax, blank};
 
 /// A function, from the line of its name to the line of its end.
@@ -208,7 +208,7 @@ record Pair(int a) {
     }
 
     #[test]
-    fn python_functions_end_with_their_indent() {
+    fn python_functions_end_with_their_indentation() {
         let source = "\
 class A:
     def one(

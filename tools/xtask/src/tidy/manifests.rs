@@ -5,9 +5,10 @@ use std::fs;
 
 use toml::{Table, Value};
 
-use super::UNSAFE_FOLDERS;
 use crate::workspace::Workspace;
 
+/// Folders that may contain unsafe code.
+pub const UNSAFE_FOLDERS: [&str; 3] = ["libs/index/", "clients/c/", "clients/python/"];
 const UNSAFE_LINT: &str = "unsafe_code";
 
 /// Returns a finding for each manifest whose lints differ from the workspace's.

@@ -61,12 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lists_do_not_overlap() {
+    fn top_level_lists_do_not_overlap() {
         assert!(REQUIRED.iter().all(|name| !ALLOWED.contains(name)));
     }
 
     #[test]
-    fn a_whole_top_level_has_no_problem() {
+    fn whole_top_level_has_no_problem() {
         let files: Vec<String> = REQUIRED.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(problems(&files), Vec::<String>::new());
         assert_eq!(problems(&files[1..]).len(), 1);

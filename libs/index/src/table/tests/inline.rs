@@ -49,7 +49,7 @@ fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: PublishTarget<'
 }
 
 #[test]
-fn small_records_lie_in_their_buckets_and_come_back_there() {
+fn small_records_stay_inline_in_their_buckets() {
     let (seen, mut number) = (TableWorld::new(), numbers(3));
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     let mut table = filled(&seen, &rows);
@@ -73,7 +73,7 @@ fn small_records_lie_in_their_buckets_and_come_back_there() {
 }
 
 #[test]
-fn writes_on_their_way_follow_the_records_of_groups_that_are_made_anew() {
+fn pending_writes_follow_the_records_of_rewritten_groups() {
     let seen = TableWorld::new();
     let mut table = seen.table();
     let known: Vec<_> = (0..4_000).map(|key| (key, row(key, 1))).collect();
@@ -112,7 +112,7 @@ fn writes_on_their_way_follow_the_records_of_groups_that_are_made_anew() {
 }
 
 #[test]
-fn rooms_never_overlap_and_never_leave_their_bucket() {
+fn inline_ranges_never_overlap_or_leave_their_bucket() {
     let memory = Memory::reserve(1 << 30).unwrap();
     let chunk = memory.allocate(group_layout::bytes(true)).unwrap();
     // SAFETY: the chunk is this test's.
@@ -137,7 +137,7 @@ fn rooms_never_overlap_and_never_leave_their_bucket() {
 }
 
 #[test]
-fn groups_take_the_form_that_their_records_ask_for() {
+fn groups_take_the_layout_that_suits_their_records() {
     let seen = TableWorld::new();
     let small: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     let mut table = filled(&seen, &small);
@@ -176,7 +176,7 @@ fn split_uses_plain_groups_if_inline_groups_find_no_memory() {
 }
 
 #[test]
-fn a_group_that_nobody_has_counted_is_not_laid_out_anew_for_one_record() {
+fn uncounted_group_is_not_rewritten_for_one_record() {
     let seen = TableWorld::new();
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     let mut table = filled(&seen, &rows);

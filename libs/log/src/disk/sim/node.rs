@@ -153,7 +153,7 @@ impl FileNode {
     }
 
     /// Makes the live bytes durable.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn make_durable(&mut self) {
         self.unsynced.clear();
         self.durable = self.live.clone();
     }

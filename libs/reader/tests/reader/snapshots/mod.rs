@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Documents, PartitionState, Record};
+use forebay_core::fold::{PartitionState, Record, RowLookup};
 use forebay_core::key::Key;
 use forebay_core::layout::Layout;
 use forebay_core::replica_state::Progress;
@@ -37,7 +37,7 @@ type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The state of a partition at one offset.
 #[derive(Clone)]
-pub struct Folded {
+pub struct PartitionFold {
     pub state: PartitionState,
     append_time: Option<Timestamp>,
     rows: Rows,
@@ -45,15 +45,15 @@ pub struct Folded {
     changed: Rows,
 }
 
-struct Seen<'r>(&'r Rows);
+struct FoldRows<'r>(&'r Rows);
 
-impl Documents for Seen<'_> {
+impl RowLookup for FoldRows<'_> {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(self.0.get(key).and_then(Option::as_deref).map(Cow::from))
     }
 }
 
-impl Folded {
+impl PartitionFold {
     pub fn empty(world: &World, partition: u32) -> Self {
         let state = PartitionState::new(at(partition), world.definition.partitions);
         let (rows, changed) = (Rows::new(), Rows::new());
@@ -75,9 +75,9 @@ impl Folded {
             for record in read.records {
                 let (offset, append_time) = (record.offset, record.append_time);
                 let record = Record { offset, append_time, entry: decode_entry(&record.entry) };
-                let applied = self.state.apply(record, &Seen(&self.rows), &schemas).unwrap();
+                let effects = self.state.apply(record, &FoldRows(&self.rows), &schemas).unwrap();
                 self.append_time = Some(append_time);
-                for (key, row) in applied.writes {
+                for (key, row) in effects.writes {
                     self.rows.insert(key.as_bytes().to_vec(), row.clone());
                     self.changed.insert(key.as_bytes().to_vec(), row);
                 }
@@ -92,12 +92,12 @@ impl Folded {
 }
 
 /// The snapshot store of a world.
-pub struct Kept {
+pub struct WorldSnapshots {
     pub objects: Arc<TestObjects>,
     pub store: SnapshotStore,
 }
 
-impl Kept {
+impl WorldSnapshots {
     pub fn new() -> Self {
         let objects = Arc::new(TestObjects::default());
         let store = SnapshotStore::of(objects.clone(), Path::from(FOLDER));
@@ -109,9 +109,9 @@ impl Kept {
     }
 
     /// Publishes a snapshot that is one image.
-    pub async fn publish(&self, world: &World, id: u64, folded: &mut Folded) -> Manifest {
-        let base = self.image(world, id, folded).await;
-        self.publish_layers(world, id, folded, base, Vec::new()).await
+    pub async fn publish(&self, world: &World, id: u64, fold: &mut PartitionFold) -> Manifest {
+        let base = self.image(world, id, fold).await;
+        self.publish_layers(world, id, fold, base, Vec::new()).await
     }
 
     /// Publishes a snapshot that consists of another one and the changes since.
@@ -119,12 +119,12 @@ impl Kept {
         &self,
         world: &World,
         id: u64,
-        folded: &mut Folded,
+        fold: &mut PartitionFold,
         before: &Manifest,
     ) -> Manifest {
-        let to = self.of(folded.state.partition.partition.0);
+        let to = self.of(fold.state.partition.partition.0);
         let (mut blocks, mut chunks) = (DeltaBlocks::default(), Vec::new());
-        for (key, row) in &folded.changed {
+        for (key, row) in &fold.changed {
             chunks.extend(blocks.push(key, row.as_deref()));
         }
         chunks.extend(blocks.take());
@@ -133,33 +133,33 @@ impl Kept {
             rows.push(put(&to, id, chunk.to_vec()).await);
         }
         let mut state = Vec::new();
-        for chunk in folded.image_state().encode().unwrap().chunks(CHUNK) {
+        for chunk in fold.image_state().encode().unwrap().chunks(CHUNK) {
             state.push(put(&to, id, chunk.to_vec()).await);
         }
-        let deleted = folded.changed.values().filter(|row| row.is_none()).count() as u64;
-        let written = folded.changed.len() as u64 - deleted;
-        let progress = Progress::from(&folded.state);
+        let deleted = fold.changed.values().filter(|row| row.is_none()).count() as u64;
+        let written = fold.changed.len() as u64 - deleted;
+        let progress = Progress::from(&fold.state);
         let mut deltas = before.deltas.clone();
         deltas.push(DeltaLayer { progress, written, deleted, rows, state });
-        self.publish_layers(world, id, folded, before.base.clone(), deltas).await
+        self.publish_layers(world, id, fold, before.base.clone(), deltas).await
     }
 
     async fn publish_layers(
         &self,
         world: &World,
         id: u64,
-        folded: &mut Folded,
+        fold: &mut PartitionFold,
         base: BaseLayer,
         deltas: Vec<DeltaLayer>,
     ) -> Manifest {
-        folded.changed.clear();
+        fold.changed.clear();
         let manifest = Manifest {
             id,
-            at: folded.state.partition,
-            partitions: folded.state.partitions,
+            at: fold.state.partition,
+            partitions: fold.state.partitions,
             store: "users".to_owned(),
-            log_id: folded.state.log_id.unwrap(),
-            progress: Progress::from(&folded.state),
+            log_id: fold.state.log_id.unwrap(),
+            progress: Progress::from(&fold.state),
             definitions: vec![world.definition.clone()],
             base,
             deltas,
@@ -168,21 +168,21 @@ impl Kept {
         manifest
     }
 
-    async fn image(&self, world: &World, id: u64, folded: &Folded) -> BaseLayer {
-        let PartitionState { partition: at, partitions, .. } = folded.state;
+    async fn image(&self, world: &World, id: u64, fold: &PartitionFold) -> BaseLayer {
+        let PartitionState { partition: at, partitions, .. } = fold.state;
         let definitions = [world.definition.clone()];
         let mut builder = ImageBuilder::new(&definitions, at, partitions, 5, 1 << 30).unwrap();
-        let rows = folded.rows.iter().filter(|(_, row)| row.is_some());
+        let rows = fold.rows.iter().filter(|(_, row)| row.is_some());
         let writes: Vec<_> =
             rows.map(|(key, row)| (Key::from_identity_bytes(key), row.clone())).collect();
         writes.chunks(1_000).for_each(|writes| builder.add(writes.to_vec()).unwrap());
-        let mut image = Written::default();
-        let built = builder.write(&folded.image_state(), &mut image).unwrap();
+        let mut image = MemoryImage::default();
+        let built = builder.write(&fold.image_state(), &mut image).unwrap();
         let mut chunks = Vec::new();
         for chunk in image.0.chunks(CHUNK) {
             chunks.push(put(&self.of(at.partition.0), id, chunk.to_vec()).await);
         }
-        let progress = Progress::from(&folded.state);
+        let progress = Progress::from(&fold.state);
         BaseLayer { progress, documents: built.documents, chunks }
     }
 }
@@ -195,9 +195,9 @@ async fn put(to: &PartitionSnapshots, id: u64, bytes: Vec<u8>) -> ChunkId {
 
 /// An in-memory image.
 #[derive(Default)]
-struct Written(Vec<u8>);
+struct MemoryImage(Vec<u8>);
 
-impl ImageSink for Written {
+impl ImageSink for MemoryImage {
     fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
         let (from, to) = (at as usize, at as usize + bytes.len());
         self.0.resize(self.0.len().max(to), 0);

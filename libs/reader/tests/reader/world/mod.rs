@@ -2,9 +2,9 @@
 //! with a clock that follows tokio's paused one.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
-pub mod kept;
+pub mod checkpoints;
 mod rim;
-pub mod sharing;
+pub mod shared_directory;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ use forebay_core::schema::{Definition, StoreSpec};
 use forebay_core::value::{FieldType, Value};
 use forebay_core::versions::StoreVersions;
 use forebay_entries::CatalogFollower;
-use forebay_log::{Appended, ChangeLog, MemoryLog};
+use forebay_log::{AppendReceipt, ChangeLog, MemoryLog};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
 use forebay_replica::{MemoryStorage, ReplicaOptions, ReplicaParts, StoreReplica};
 use forebay_wire::entry::encode_entry;
@@ -150,19 +150,19 @@ impl World {
     }
 
     pub fn entry(&self, log_id: LogId, schema_version: SchemaVersion, body: EntryBody) -> Entry {
-        Entry { log_id, epoch: Epoch(0), schema_version, source: None, body }
+        Entry::original(log_id, schema_version, body)
     }
 
-    pub async fn append_to(&self, partition: u32, log_id: LogId, body: EntryBody) -> Appended {
+    pub async fn append_to(&self, partition: u32, log_id: LogId, body: EntryBody) -> AppendReceipt {
         let entry = self.entry(log_id, self.definition.version, body);
         self.append_bytes(partition, encode_entry(&entry).unwrap()).await
     }
 
-    pub async fn append_bytes(&self, partition: u32, entry: Bytes) -> Appended {
+    pub async fn append_bytes(&self, partition: u32, entry: Bytes) -> AppendReceipt {
         self.log.append(at(partition), entry).await.unwrap()
     }
 
-    pub async fn heartbeat(&self, partition: u32) -> Appended {
+    pub async fn heartbeat(&self, partition: u32) -> AppendReceipt {
         self.append_to(partition, LOG, EntryBody::Heartbeat).await
     }
 
@@ -247,7 +247,7 @@ pub fn at(partition: u32) -> PartitionRef {
 }
 
 pub fn position(offset: u64) -> Position {
-    Position { epoch: Epoch(0), offset: forebay_core::id::Offset(offset), place: 0 }
+    Position { epoch: Epoch(0), offset: forebay_core::id::Offset(offset), index_in_entry: 0 }
 }
 
 pub fn token(partition: u32, log_id: LogId, offset: u64) -> Token {
@@ -287,7 +287,7 @@ pub fn if_absent(mut change: Change) -> Change {
 
 /// Returns the value of a field in the reader; `None` if document or field is absent.
 pub fn value(reader: &Reader, key: &str, name: &str) -> Result<Option<i64>> {
-    let document = reader.get(key)?;
+    let document = reader.get_document(key)?;
     Ok(document.and_then(|document| match document.value(field(name)) {
         Some(Value::Int64(value)) => Some(*value),
         Some(other) => panic!("{other:?} in an int64 field"),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::{Error, Result};
-use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_log::{AppendReceipt, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
 
 use super::TokioClock;
 
@@ -79,7 +79,7 @@ impl ChangeLog for Rim {
     }
 
     /// Appends always succeed: writers do not go through the breakable front.
-    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         self.log.append(at, entry).await
     }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWords(t *testing.T) {
+func TestWordsGreetTheName(t *testing.T) {
 	if difference := cmp.Diff([]string{"good", "morning", "Ada"}, Words("Ada")); difference != "" {
 		t.Error(difference)
 	}
 }
 
-func TestRunsInItsPackage(t *testing.T) {
+func TestWorkingDirectoryIsThePackage(t *testing.T) {
 	if _, err := os.Stat("testdata/name.txt"); err != nil {
 		t.Error(err)
 	}

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_of_the_tree_takes_planted_faults_back() {
+    fn copy_of_the_tree_restores_edited_files() {
         let folder = tempfile::tempdir().unwrap();
         let copy = copy(folder.path());
         let read = |file: &str| fs::read_to_string(copy.tree.root.join(file)).ok();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_cannot_be_planted_is_an_error() {
+    fn fault_that_cannot_be_planted_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let copy = copy(folder.path());
         let refused = |edit: &Edit| copy.edit(edit).unwrap_err();

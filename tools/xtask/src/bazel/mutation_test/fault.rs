@@ -208,7 +208,7 @@ mod tests {
         names = ['x']\n[[fault.edit]]\nfile = 'f'\nfind = '1'\nreplace = '2'\n";
 
     #[test]
-    fn a_fault_is_read_whole() {
+    fn fault_is_parsed_whole() {
         let fault = &parse(ONE).unwrap()[0];
         assert_eq!((fault.name.as_str(), fault.names.len()), ("a", 1));
         assert!(!fault.is_in_test);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_meant_is_an_error() {
+    fn invalid_fault_list_is_an_error() {
         assert!(parse("").is_err());
         assert!(parse(&format!("{ONE}{ONE}")).unwrap_err().contains("two faults"));
         for (from, to) in [
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_one_verb_become_one() {
+    fn witnesses_of_one_verb_are_merged() {
         let read = |words| Witness::read(words).unwrap();
         let all = [read("test //a"), read("build //b"), read("test //c //d"), read("check tidy")];
         let together = Witness::together(all.to_vec());

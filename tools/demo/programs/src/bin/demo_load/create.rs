@@ -15,47 +15,53 @@ const PARTITIONS: u32 = 4;
 /// Aggregates per movie. The view has no windows: the ratings are decades old, and these aggregates
 /// cover all time.
 const MOVIE_RATINGS: &str = "\
-view: movie_ratings
-stream: ratings
-group_by: [movie]
+apiVersion: forebay/v1
+kind: FeatureView
+name: movie_ratings
+source: ratings
+entity: [movie]
 features:
-  rating_count: count
+  rating_count: {count: '*'}
   rating_sum: {sum: rating}
   rating_min: {min: rating}
   rating_max: {max: rating}
   last_rated: {max: rated_at}
   high_count: {count: high}
   low_count: {count: low}
-emit:
+materialize:
   store: movies
-  cadence: 50ms
+  interval: 50ms
 ";
 
 /// Aggregates per user, with a count per genre. The last time is the time of the event that arrived
 /// last, so it is right only if the events of a user arrive in order.
 const USER_RATINGS: &str = "\
-view: user_ratings
-stream: ratings
-group_by: [key]
-emit:
+apiVersion: forebay/v1
+kind: FeatureView
+name: user_ratings
+source: ratings
+entity: [key]
+materialize:
   store: users
-  cadence: 50ms
+  interval: 50ms
 features:
-  rating_count: count
+  rating_count: {count: '*'}
   rating_sum: {sum: rating}
   last_rated: {last: rated_at}
 ";
 
-/// View for measuring the freshness of features; it emits as often as a view can.
+/// View for measuring the freshness of features; it materializes as often as a view can.
 const PULSE_COUNTS: &str = "\
-view: pulse_counts
-stream: pulses
-group_by: [key]
+apiVersion: forebay/v1
+kind: FeatureView
+name: pulse_counts
+source: pulses
+entity: [key]
 features:
-  pulse_count: count
-emit:
+  pulse_count: {count: '*'}
+materialize:
   store: pulse_values
-  cadence: 10ms
+  interval: 10ms
 ";
 
 /// Creates the streams and the stores of documents, then the views, which create the stores that

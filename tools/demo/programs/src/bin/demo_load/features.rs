@@ -15,7 +15,7 @@ const READY_WAIT: Duration = Duration::from_secs(30);
 const VALUES_WAIT: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A store that a view emits to, with the handle of one of its counts.
+/// A store that a view materializes to, with the handle of one of its counts.
 pub struct Features {
     reader: Reader,
     count: FieldHandle,
@@ -26,7 +26,7 @@ impl Features {
     pub async fn open(client: &Client, store: &str, count: &str) -> Result<Self, Failure> {
         let reader = client.reader(ReaderOptions::new(store)).await?;
         reader.await_ready(READY_WAIT).await?;
-        let count = reader.handle(count, FieldType::INT64)?;
+        let count = reader.field_as(count, FieldType::INT64)?;
         Ok(Self { reader, count })
     }
 

@@ -184,7 +184,7 @@ async fn stream(
     tally: Arc<Tally>,
 ) -> Result<Token, Failure> {
     let options = StreamOptions::default().changes_max(IN_FLIGHT);
-    let mut stream = of.store.write_stream(options)?.with_deadline(DEADLINE);
+    let mut stream = of.store.write_stream(options)?.deadline(DEADLINE);
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
     let collector = tokio::spawn(collect(receiver, tally));
     let mut sent = 0;
@@ -197,9 +197,9 @@ async fn stream(
     }
     drop(sender);
     collector.await??;
-    let summary = stream.finish().await?;
-    if summary.settled != sent {
-        return Err(format!("{} of {sent} writes are settled", summary.settled).into());
+    let summary = stream.close().await?;
+    if summary.resolved != sent {
+        return Err(format!("{} of {sent} writes are resolved", summary.resolved).into());
     }
     Ok(summary.token)
 }

@@ -1,4 +1,4 @@
-//! The dump: every document of two stores, by key and by iteration, one JSON object per line.
+//! The dump: every document of two stores, by key and by scan, one JSON object per line.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,11 +11,11 @@ use forebay::schema::{KeyValue, Value};
 use forebay_demo::Failure;
 use serde_json::{Map, json};
 
-use crate::Readers;
+use crate::readers::Readers;
 
 const SCAN_BATCH: usize = 512;
 
-/// A document of an iteration.
+/// A document of a scan.
 pub struct Row {
     /// Key of the document.
     pub key: i64,
@@ -23,7 +23,7 @@ pub struct Row {
     pub fields: Map<String, serde_json::Value>,
 }
 
-/// The documents that the iterations have returned.
+/// The documents that the scans have returned.
 pub struct Rows {
     /// All movies.
     pub movies: Vec<Row>,
@@ -36,7 +36,7 @@ pub fn documents(reader: &Reader) -> u64 {
     reader.status().partitions.iter().map(|partition| partition.documents).sum()
 }
 
-/// Writes the dump of both stores; returns the documents of the iterations.
+/// Writes the dump of both stores; returns the documents of the scans.
 pub fn write(
     readers: &Readers,
     keys: &BTreeMap<String, PathBuf>,
@@ -46,7 +46,7 @@ pub fn write(
     let mut dump = |store: &str, reader: &Reader| {
         let keys = keys.get(store).ok_or("finish names no keys of a store")?;
         by_key(reader, keys, &mut out)?;
-        by_iteration(reader, &mut out)
+        by_scan(reader, &mut out)
     };
     let rows =
         Rows { movies: dump("movies", &readers.movies)?, users: dump("users", &readers.users)? };
@@ -57,7 +57,8 @@ pub fn write(
 fn by_key(reader: &Reader, keys: &Path, out: &mut impl Write) -> Result<(), Failure> {
     for line in std::fs::read_to_string(keys)?.lines() {
         let key: i64 = line.parse()?;
-        let document = reader.get(key)?.map(|document| fields(reader, &document)).transpose()?;
+        let document =
+            reader.get_document(key)?.map(|document| fields(reader, &document)).transpose()?;
         let store = reader.store();
         let answer = json!({ "store": store, "by": "key", "key": key, "document": document });
         writeln!(out, "{answer}")?;
@@ -65,7 +66,7 @@ fn by_key(reader: &Reader, keys: &Path, out: &mut impl Write) -> Result<(), Fail
     Ok(())
 }
 
-fn by_iteration(reader: &Reader, out: &mut impl Write) -> Result<Vec<Row>, Failure> {
+fn by_scan(reader: &Reader, out: &mut impl Write) -> Result<Vec<Row>, Failure> {
     let mut documents = Vec::new();
     let mut scan = reader.scan();
     loop {
@@ -83,7 +84,7 @@ fn by_iteration(reader: &Reader, out: &mut impl Write) -> Result<Vec<Row>, Failu
     for (key, document) in documents {
         let row = Row { key, fields: fields(reader, &document)? };
         let answer = json!({
-            "store": reader.store(), "by": "iteration", "key": key, "document": row.fields,
+            "store": reader.store(), "by": "scan", "key": key, "document": row.fields,
         });
         writeln!(out, "{answer}")?;
         rows.push(row);

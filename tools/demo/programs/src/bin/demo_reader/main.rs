@@ -6,22 +6,20 @@ mod dump;
 mod measure;
 mod probe;
 mod rank;
+mod readers;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
-use forebay::writes::Token;
-use forebay::{Client, ClientOptions, Reader, ReaderOptions};
+use forebay::{Client, ClientOptions};
 use forebay_demo::{Failure, ended, say};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-const READY_WAIT: Duration = Duration::from_secs(30);
-const TOKEN_WAIT: Duration = Duration::from_secs(60);
+use crate::readers::Readers;
 
 /// Follows the stores of a running `forebayd dev`.
 #[derive(Parser)]
@@ -42,13 +40,6 @@ struct Finish {
     dump: PathBuf,
 }
 
-/// The readers of this process.
-struct Readers {
-    movies: Reader,
-    users: Reader,
-    probes: Reader,
-}
-
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let runtime = match tokio::runtime::Runtime::new() {
@@ -64,7 +55,7 @@ fn main() -> ExitCode {
 async fn run(settings: ReaderSettings) -> Result<(), Failure> {
     let began = Instant::now();
     let client = Client::connect(&settings.address, ClientOptions::default()).await?;
-    let readers = open(&client).await?;
+    let readers = Readers::open(&client).await?;
     let seconds = began.elapsed().as_secs_f64();
     say("ready", json!({ "language": "rust", "seconds": seconds }))?;
 
@@ -74,7 +65,7 @@ async fn run(settings: ReaderSettings) -> Result<(), Failure> {
         heard = heard => heard??,
         failed = probe.run() => return Err(failed),
     };
-    readers.wait_tokens(&finish.tokens).await?;
+    readers.await_tokens(&finish.tokens).await?;
     let documents = json!({
         "movies": dump::documents(&readers.movies),
         "users": dump::documents(&readers.users),
@@ -93,31 +84,6 @@ async fn run(settings: ReaderSettings) -> Result<(), Failure> {
         }),
     )?;
     Ok(())
-}
-
-async fn open(client: &Client) -> Result<Readers, Failure> {
-    let mut readers = Vec::new();
-    for store in ["movies", "users", "probes"] {
-        readers.push(client.reader(ReaderOptions::new(store)).await?);
-    }
-    for reader in &readers {
-        reader.await_ready(READY_WAIT).await?;
-    }
-    let [movies, users, probes] =
-        readers.try_into().map_err(|_| "a store has no reader; open one per store")?;
-    Ok(Readers { movies, users, probes })
-}
-
-impl Readers {
-    /// Waits until this process has applied everything that the load has written.
-    async fn wait_tokens(&self, tokens: &BTreeMap<String, String>) -> Result<(), Failure> {
-        for (store, reader) in [("movies", &self.movies), ("users", &self.users)] {
-            let token = tokens.get(store).ok_or("finish names no token of a store")?;
-            let token = Token::decode(&hex::decode(token)?)?;
-            reader.await_token(&token, TOKEN_WAIT).await?;
-        }
-        Ok(())
-    }
 }
 
 /// Waits for the demo's message; the end of the input means that the demo is gone.

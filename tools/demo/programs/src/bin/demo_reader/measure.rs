@@ -32,7 +32,7 @@ pub const GATHERED: [&str; 8] = [
 /// Measures gets of one field of random existing movies.
 pub fn gets(movies: &Reader, rows: &Rows) -> Result<serde_json::Value, Failure> {
     let keys: Vec<i64> = rows.movies.iter().map(|movie| movie.key).collect();
-    let count = movies.handle("rating_count", FieldType::INT64)?;
+    let count = movies.field_as("rating_count", FieldType::INT64)?;
     let mut random = SEED;
     let mut times = Times::new()?;
     let mut found = 0;

@@ -32,7 +32,7 @@ impl Probe {
     /// Creates a probe with its own keys.
     pub async fn new(client: Client, reader: Reader, number: i64) -> Result<Self, Failure> {
         let store = client.store("probes").await?;
-        let value = reader.handle("value", FieldType::INT64)?;
+        let value = reader.field_as("value", FieldType::INT64)?;
         let times = Times::new()?;
         Ok(Self { store, reader, value, first_key: number * KEYS, written: 0, times })
     }

@@ -6,9 +6,9 @@ use forebay::Reader;
 use forebay::schema::{FieldType, ScalarType, Value};
 use forebay_demo::Failure;
 
-use crate::Readers;
 use crate::dump::{Row, Rows};
 use crate::measure::{GATHERED, gather, plan};
+use crate::readers::Readers;
 
 const CANDIDATES: usize = 500;
 const TOP: usize = 10;
@@ -60,7 +60,7 @@ fn column(name: &str) -> Result<usize, Failure> {
 
 /// Returns the mean share of the user's ratings that fell to the movie's genres.
 fn share(readers: &Readers, user: i64, movie: i64) -> Result<f64, Failure> {
-    let handle = readers.movies.handle("genres", FieldType::List(ScalarType::String))?;
+    let handle = readers.movies.field_as("genres", FieldType::List(ScalarType::String))?;
     let genres = readers.movies.get_value(&handle, movie)?;
     let Some(Value::List(_, genres)) = genres.value() else {
         return Err("a movie without its list of genres".into());
@@ -77,6 +77,6 @@ fn share(readers: &Readers, user: i64, movie: i64) -> Result<f64, Failure> {
 
 /// Returns an integer field; 0 if absent.
 fn number(reader: &Reader, key: i64, field: &str) -> Result<i64, Failure> {
-    let handle = reader.handle(field, FieldType::INT64)?;
+    let handle = reader.field_as(field, FieldType::INT64)?;
     Ok(reader.get_i64(&handle, key, 0)?)
 }

@@ -9,8 +9,9 @@ import org.jspecify.annotations.Nullable;
 public final class Alteration {
     static final int BYTES = HeaderConstants.ALTERATION_STRUCT_BYTES;
 
-    private static final FieldSpec NO_FIELD =
-            new FieldSpec("", new FieldType(HeaderConstants.TYPE_NONE));
+    private static final FieldType NO_TYPE = new FieldType(HeaderConstants.TYPE_NONE);
+
+    private static final FieldSpec NO_FIELD = FieldSpec.of("", NO_TYPE);
 
     private final int kind;
     private final FieldSpec field;
@@ -25,7 +26,7 @@ public final class Alteration {
     }
 
     private static Alteration ofName(int kind, String name, FieldType type, String to) {
-        return new Alteration(kind, new FieldSpec(name, type), to, StoreOptions.DEFAULT);
+        return new Alteration(kind, FieldSpec.of(name, type), to, StoreOptions.DEFAULT);
     }
 
     /**
@@ -45,7 +46,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration dropField(String name) {
-        return ofName(HeaderConstants.ALTER_DROP_FIELD, name, NO_FIELD.type(), "");
+        return ofName(HeaderConstants.ALTER_DROP_FIELD, name, NO_TYPE, "");
     }
 
     /**
@@ -55,7 +56,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration dropFieldsByPrefix(String prefix) {
-        return ofName(HeaderConstants.ALTER_DROP_BY_PREFIX, prefix, NO_FIELD.type(), "");
+        return ofName(HeaderConstants.ALTER_DROP_BY_PREFIX, prefix, NO_TYPE, "");
     }
 
     /**
@@ -66,7 +67,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration renameField(String from, String to) {
-        return ofName(HeaderConstants.ALTER_RENAME_FIELD, from, NO_FIELD.type(), to);
+        return ofName(HeaderConstants.ALTER_RENAME_FIELD, from, NO_TYPE, to);
     }
 
     /**
@@ -111,7 +112,7 @@ public final class Alteration {
      */
     public static Alteration setRules(
             String name, boolean isRequired, List<?> allowed, @Nullable ColumnIndex index) {
-        FieldSpec named = new FieldSpec(name, NO_FIELD.type()).allowing(allowed).index(index);
+        FieldSpec named = FieldSpec.of(name, NO_TYPE).allowed(allowed).index(index);
         FieldSpec rules = isRequired ? named.required() : named;
         return new Alteration(HeaderConstants.ALTER_SET_RULES, rules, "", StoreOptions.DEFAULT);
     }

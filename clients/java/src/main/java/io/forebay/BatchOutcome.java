@@ -16,7 +16,7 @@ public record BatchOutcome(Token token, List<Change> changes) {
      * The outcome of one change of a batch.
      *
      * @param result the result; null if the change was refused
-     * @param version the document's version, if the condition was not met and the document has a
+     * @param version the document's version, if the condition failed and the document has a
      *     version
      * @param error the permanent refusal; null if the change was not refused
      */

@@ -39,7 +39,7 @@ final class CallBuffer implements Call {
     private static final int KEY_AT = OUT_AT + OUT_BYTES;
     private static final int KEY_BYTES = HeaderConstants.KEY_STRUCT_BYTES;
     private static final int READ_AT = KEY_AT + KEY_BYTES;
-    private static final int READ_BYTES = HeaderConstants.READ_STRUCT_BYTES;
+    private static final int READ_BYTES = HeaderConstants.READ_OPTIONS_STRUCT_BYTES;
     private static final int FREE_AT = READ_AT + READ_BYTES;
 
     private final ByteBuffer block = direct(BLOCK_BYTES);

@@ -78,12 +78,14 @@ public record Definition(
         KeyType keyType = KeyType.of(packed.i32());
         String partitionKey = packed.text();
         int partitions = packed.i32();
-        Duration ttl = packed.duration();
-        Duration heartbeat = Duration.ofMillis(Integer.toUnsignedLong(packed.i32()));
-        boolean versioned = packed.flag();
-        Duration logWindow = packed.duration();
-        long logBytes = packed.i64();
-        StoreOptions options = new StoreOptions(ttl, versioned, heartbeat, logWindow, logBytes);
+        StoreOptions options =
+                StoreOptions.builder()
+                        .ttl(packed.duration())
+                        .heartbeat(Duration.ofMillis(Integer.toUnsignedLong(packed.i32())))
+                        .versioned(packed.flag())
+                        .logRetention(packed.duration())
+                        .logRetentionBytes(packed.i64())
+                        .build();
         boolean isKeyValue = packed.flag();
         boolean isStream = packed.flag();
         String eventTime = packed.text();

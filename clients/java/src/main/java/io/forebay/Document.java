@@ -13,7 +13,7 @@ import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A document as of one moment: its fields by name. The columns of a {@link SelectedEvent} form a
+ * A document as of one moment: its fields by name. The columns of an {@link Event} form a
  * document without a version, which never expires. Immutable.
  */
 public final class Document {

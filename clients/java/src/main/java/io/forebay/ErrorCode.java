@@ -20,7 +20,7 @@ public enum ErrorCode {
     /** The deadline passed before anything was sent. */
     DEADLINE_EXCEEDED(5, "DeadlineExceeded", false, DeadlineExceededException::new),
 
-    /** The write may or may not be in the log; the same retry settles it. */
+    /** The write may or may not be in the log; the same retry resolves it. */
     UNKNOWN_OUTCOME(6, "UnknownOutcome", true, UnknownOutcomeException::new),
 
     /** A limit was exceeded. The error names the limit and the actual value. */

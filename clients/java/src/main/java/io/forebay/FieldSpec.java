@@ -7,50 +7,72 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A field of a store specification.
+ * A field of a store specification. Immutable.
  *
- * @param name the name
- * @param type the type
- * @param fallback the value that a gather writes for absent and null: a boxed number or a float[];
- *     or null. For a stream's column any value: the value of an event that does not name the column
- * @param ttl time to live of each write without its own, or null
- * @param isRequired whether a stream refuses events without a value
- * @param allowed the values that a stream accepts; empty for all
- * @param index the index of a stream's column, or null
+ * <pre>{@code
+ * FieldSpec city = FieldSpec.of("city", FieldType.STRING).required().index(ColumnIndex.EXACT);
+ * }</pre>
  */
-public record FieldSpec(
-        String name,
-        FieldType type,
-        @Nullable Object fallback,
-        @Nullable Duration ttl,
-        boolean isRequired,
-        List<?> allowed,
-        @Nullable ColumnIndex index) {
+public final class FieldSpec {
     static final int BYTES = HeaderConstants.FIELD_SPEC_STRUCT_BYTES;
 
     private static final int VALUE_BYTES = HeaderConstants.VALUE_STRUCT_BYTES;
 
-    /**
-     * Creates a field without default and time to live.
-     *
-     * @param name the name
-     * @param type the type
-     */
-    public FieldSpec(String name, FieldType type) {
-        this(name, type, null, null);
+    private final String name;
+    private final FieldType type;
+    private final @Nullable Object fallback;
+    private final @Nullable Duration ttl;
+    private final boolean isRequired;
+    private final List<?> allowed;
+    private final @Nullable ColumnIndex index;
+
+    private FieldSpec(
+            String name,
+            FieldType type,
+            @Nullable Object fallback,
+            @Nullable Duration ttl,
+            boolean isRequired,
+            List<?> allowed,
+            @Nullable ColumnIndex index) {
+        this.name = name;
+        this.type = type;
+        this.fallback = fallback;
+        this.ttl = ttl;
+        this.isRequired = isRequired;
+        this.allowed = allowed;
+        this.index = index;
     }
 
     /**
-     * Creates a field of documents.
+     * Specifies a field without a default, a time to live, rules and an index.
      *
      * @param name the name
      * @param type the type
-     * @param fallback the value that a gather writes for absent and null, or null
-     * @param ttl time to live of each write without its own, or null
+     * @return the field specification
      */
-    public FieldSpec(
-            String name, FieldType type, @Nullable Object fallback, @Nullable Duration ttl) {
-        this(name, type, fallback, ttl, false, List.of(), null);
+    public static FieldSpec of(String name, FieldType type) {
+        return new FieldSpec(name, type, null, null, false, List.of(), null);
+    }
+
+    /**
+     * Returns the same field with the value that a gather writes for absent and null.
+     *
+     * @param value a boxed number or a float[], or null for none. For a stream's column any value:
+     *     the value of an event that does not name the column
+     * @return the field specification
+     */
+    public FieldSpec fallback(@Nullable Object value) {
+        return new FieldSpec(name, type, value, ttl, isRequired, allowed, index);
+    }
+
+    /**
+     * Returns the same field with a time to live of each write without its own.
+     *
+     * @param time the time to live, or null for none
+     * @return the field specification
+     */
+    public FieldSpec ttl(@Nullable Duration time) {
+        return new FieldSpec(name, type, fallback, time, isRequired, allowed, index);
     }
 
     /**
@@ -65,10 +87,10 @@ public record FieldSpec(
     /**
      * Returns the same column, restricted to these values.
      *
-     * @param values the values
+     * @param values the values that the stream accepts; empty for all
      * @return the field specification
      */
-    public FieldSpec allowing(List<?> values) {
+    public FieldSpec allowed(List<?> values) {
         return new FieldSpec(name, type, fallback, ttl, isRequired, List.copyOf(values), index);
     }
 

@@ -50,11 +50,11 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     /**
      * Returns reads of this reader with another wait or staleness bound.
      *
-     * @param how the wait and the staleness bound of the reads
+     * @param options the wait and the staleness bound of the reads
      * @return the reads; they live as long as this reader
      */
-    public Reads with(ReadOptions how) {
-        return new Reads(reader, how);
+    public Reads with(ReadOptions options) {
+        return new Reads(reader, options);
     }
 
     /**
@@ -147,7 +147,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
-                    Native.CALLS.readerPartition(
+                    Native.CALLS.readerPartitionOf(
                             reader, call.key(key), call.out(0), call.error()));
             return call.outInt(0);
         } finally {
@@ -217,7 +217,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @return the plan
      * @throws InvalidArgumentException for a field whose type does not fit such a matrix
      */
-    public GatherPlan planFloats(List<GatherField> fields, boolean lossy) {
+    public GatherPlan planGatherFloats(List<GatherField> fields, boolean lossy) {
         return GatherPlan.open(reader, fields, GatherPlan.Cell.FLOAT, lossy);
     }
 
@@ -229,7 +229,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @return the plan
      * @throws InvalidArgumentException for a field whose type does not fit such a matrix
      */
-    public GatherPlan planDoubles(List<GatherField> fields, boolean lossy) {
+    public GatherPlan planGatherDoubles(List<GatherField> fields, boolean lossy) {
         return GatherPlan.open(reader, fields, GatherPlan.Cell.DOUBLE, lossy);
     }
 
@@ -241,7 +241,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @return the plan
      * @throws InvalidArgumentException for a field whose type does not fit such a matrix
      */
-    public GatherPlan planLongs(List<GatherField> fields, boolean lossy) {
+    public GatherPlan planGatherLongs(List<GatherField> fields, boolean lossy) {
         return GatherPlan.open(reader, fields, GatherPlan.Cell.LONG, lossy);
     }
 

@@ -57,7 +57,7 @@ public final class GatherPlan implements AutoCloseable {
                 at += GatherField.BYTES;
             }
             call.check(
-                    Native.CALLS.planOpen(
+                    Native.CALLS.gatherPlanOpen(
                             reader,
                             places.address(),
                             fields.size(),
@@ -75,7 +75,7 @@ public final class GatherPlan implements AutoCloseable {
     private static List<Columns> columnsOf(long id) {
         CallBuffer call = CallBuffer.take();
         try {
-            call.check(Native.CALLS.planColumns(id, call.out(0), call.error()));
+            call.check(Native.CALLS.gatherPlanColumns(id, call.out(0), call.error()));
             Unpacker packed = new Unpacker(call.takeBytes(0));
             List<Columns> columns = new ArrayList<>();
             for (int left = packed.i32(); left > 0; left--) {

@@ -86,20 +86,20 @@ final class HeaderConstants {
     static final int INDEX_EXACT = 1;
     static final int INDEX_RANGE = 2;
 
-    /** Criteria and options of an fb_select. At most one of the first three may be set. */
+    /** Criteria and options of an fb_event_query. At most one of the first three may be set. */
     static final int SELECT_KEY = 1;
     static final int SELECT_EQUAL = 2;
     static final int SELECT_BETWEEN = 4;
-    static final int SELECT_FROM = 8;
-    static final int SELECT_TO = 16;
+    static final int SELECT_START = 8;
+    static final int SELECT_END = 16;
     static final int SELECT_ORDER_BY = 32;
     static final int SELECT_DESCENDING = 64;
 
     /** Simulated states of an in-memory reader. */
-    static final int FORCE_NOTHING = 0;
-    static final int FORCE_NOT_READY = 1;
-    static final int FORCE_STALE = 2;
-    static final int FORCE_CLOSED = 3;
+    static final int SIMULATE_NONE = 0;
+    static final int SIMULATE_NOT_READY = 1;
+    static final int SIMULATE_STALE = 2;
+    static final int SIMULATE_CLOSED = 3;
 
     /** Flags of the numbers of an fb_error that apply. */
     static final int HAS_PARTITION = 1;
@@ -122,7 +122,7 @@ final class HeaderConstants {
     static final int VALUE_STRUCT_BYTES = 24;
     static final int KEY_STRUCT_BYTES = 40;
     static final int KEYS_STRUCT_BYTES = 64;
-    static final int READ_STRUCT_BYTES = 40;
+    static final int READ_OPTIONS_STRUCT_BYTES = 40;
     static final int FIELD_SPEC_STRUCT_BYTES = 80;
     static final int STORE_OPTIONS_STRUCT_BYTES = 32;
     static final int STORE_SPEC_STRUCT_BYTES = 112;
@@ -134,7 +134,7 @@ final class HeaderConstants {
     static final int SINK_STRUCT_BYTES = 32;
     static final int STREAM_OPTIONS_STRUCT_BYTES = 24;
     static final int STREAM_SUMMARY_STRUCT_BYTES = 40;
-    static final int SELECT_STRUCT_BYTES = 160;
+    static final int EVENT_QUERY_STRUCT_BYTES = 160;
     static final int SCALAR_STRUCT_BYTES = 24;
     static final int GATHER_FIELD_STRUCT_BYTES = 40;
     static final int PACKED_STRUCT_BYTES = 64;

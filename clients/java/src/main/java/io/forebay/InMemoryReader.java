@@ -38,7 +38,7 @@ public final class InMemoryReader extends ForebayReader {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
-                    Native.CALLS.memoryOpen(
+                    Native.CALLS.testReaderOpen(
                             spec.encode(call),
                             Store.encode(call, rows),
                             rows.size(),
@@ -103,7 +103,7 @@ public final class InMemoryReader extends ForebayReader {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
-                    Native.CALLS.memoryAlter(
+                    Native.CALLS.testReaderAlter(
                             reader,
                             Alteration.encode(call, alterations),
                             alterations.size(),
@@ -123,7 +123,7 @@ public final class InMemoryReader extends ForebayReader {
     public Instant clock() {
         CallBuffer call = CallBuffer.take();
         try {
-            call.check(Native.CALLS.memoryClock(reader, call.out(0), call.error()));
+            call.check(Native.CALLS.testReaderClock(reader, call.out(0), call.error()));
             return Values.instant(call.outLong(0));
         } finally {
             call.release();
@@ -140,7 +140,7 @@ public final class InMemoryReader extends ForebayReader {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
-                    Native.CALLS.memorySetClock(reader, Values.micros(now), call.error()));
+                    Native.CALLS.testReaderSetClock(reader, Values.micros(now), call.error()));
         } finally {
             call.release();
         }
@@ -164,7 +164,7 @@ public final class InMemoryReader extends ForebayReader {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
-                    Native.CALLS.memoryForce(
+                    Native.CALLS.testReaderSimulate(
                             reader,
                             state.kind().ordinal(),
                             ReadOptions.millis(state.age()),

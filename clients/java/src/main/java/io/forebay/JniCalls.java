@@ -107,7 +107,7 @@ final class JniCalls implements NativeCalls {
     public native int streamFlush(long stream, long summary, long error);
 
     @Override
-    public native int storeSelect(long store, long select, long read, long selected, long error);
+    public native int storeSelect(long store, long query, long read, long result, long error);
 
     @Override
     public native int readerOpen(long client, long options, long reader, long error);
@@ -124,7 +124,7 @@ final class JniCalls implements NativeCalls {
             long reader, long name, long nameLength, long asked, long field, long type, long error);
 
     @Override
-    public native int readerPartition(long reader, long key, long partition, long error);
+    public native int readerPartitionOf(long reader, long key, long partition, long error);
 
     @Override
     public native int readerDefinition(long reader, long definition, long error);
@@ -172,7 +172,7 @@ final class JniCalls implements NativeCalls {
             long reader, long keys, long read, long documents, long error);
 
     @Override
-    public native int planOpen(
+    public native int gatherPlanOpen(
             long reader,
             long fields,
             long fieldCount,
@@ -219,7 +219,7 @@ final class JniCalls implements NativeCalls {
             long error);
 
     @Override
-    public native int planColumns(long plan, long columns, long error);
+    public native int gatherPlanColumns(long plan, long columns, long error);
 
     @Override
     public native int scanOpen(long reader, long scan, long error);
@@ -241,19 +241,19 @@ final class JniCalls implements NativeCalls {
             long reader, long partition, long timeoutMs, long verified, long error);
 
     @Override
-    public native int memoryOpen(
+    public native int testReaderOpen(
             long spec, long rows, long rowCount, long reader, long store, long error);
 
     @Override
-    public native int memoryClock(long reader, long nowUs, long error);
+    public native int testReaderClock(long reader, long nowUs, long error);
 
     @Override
-    public native int memorySetClock(long reader, long nowUs, long error);
+    public native int testReaderSetClock(long reader, long nowUs, long error);
 
     @Override
-    public native int memoryForce(long reader, long state, long ageMs, long error);
+    public native int testReaderSimulate(long reader, long state, long ageMs, long error);
 
     @Override
-    public native int memoryAlter(
+    public native int testReaderAlter(
             long reader, long alterations, long alterationCount, long definition, long error);
 }

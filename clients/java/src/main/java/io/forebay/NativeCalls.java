@@ -8,7 +8,7 @@ package io.forebay;
  */
 interface NativeCalls extends SpecialCalls {
     /** The version of the ABI that this package uses. */
-    int VERSION = 12;
+    int VERSION = 13;
 
     int close(long id, long error);
 
@@ -75,7 +75,7 @@ interface NativeCalls extends SpecialCalls {
 
     int streamFlush(long stream, long summary, long error);
 
-    int storeSelect(long store, long select, long read, long selected, long error);
+    int storeSelect(long store, long query, long read, long result, long error);
 
     int readerOpen(long client, long options, long reader, long error);
 
@@ -86,7 +86,7 @@ interface NativeCalls extends SpecialCalls {
     int readerField(
             long reader, long name, long nameLength, long asked, long field, long type, long error);
 
-    int readerPartition(long reader, long key, long partition, long error);
+    int readerPartitionOf(long reader, long key, long partition, long error);
 
     int readerDefinition(long reader, long definition, long error);
 
@@ -119,7 +119,7 @@ interface NativeCalls extends SpecialCalls {
 
     int readerGetDocuments(long reader, long keys, long read, long documents, long error);
 
-    int planOpen(
+    int gatherPlanOpen(
             long reader,
             long fields,
             long fieldCount,
@@ -162,7 +162,7 @@ interface NativeCalls extends SpecialCalls {
             long cells,
             long error);
 
-    int planColumns(long plan, long columns, long error);
+    int gatherPlanColumns(long plan, long columns, long error);
 
     int scanOpen(long reader, long scan, long error);
 
@@ -178,14 +178,14 @@ interface NativeCalls extends SpecialCalls {
 
     int readerVerify(long reader, long partition, long timeoutMs, long verified, long error);
 
-    int memoryOpen(long spec, long rows, long rowCount, long reader, long store, long error);
+    int testReaderOpen(long spec, long rows, long rowCount, long reader, long store, long error);
 
-    int memoryClock(long reader, long nowUs, long error);
+    int testReaderClock(long reader, long nowUs, long error);
 
-    int memorySetClock(long reader, long nowUs, long error);
+    int testReaderSetClock(long reader, long nowUs, long error);
 
-    int memoryForce(long reader, long state, long ageMs, long error);
+    int testReaderSimulate(long reader, long state, long ageMs, long error);
 
-    int memoryAlter(
+    int testReaderAlter(
             long reader, long alterations, long alterationCount, long definition, long error);
 }

@@ -1,4 +1,4 @@
-/* Unsettled writes. */
+/* Unresolved writes. */
 package io.forebay;
 
 import java.time.Duration;
@@ -24,7 +24,7 @@ public final class PendingWrite {
     }
 
     /**
-     * Retries the unsettled changes, with the deadline of the write. Can be used once; a further
+     * Retries the unresolved changes, with the deadline of the write. Can be used once; a further
      * failure has a new pending write.
      *
      * @return the outcome of each change
@@ -33,7 +33,7 @@ public final class PendingWrite {
      */
     public BatchOutcome retry() {
         try {
-            return Store.settled(
+            return Store.outcomeOf(
                     changes,
                     deadline,
                     (call, outcomes) ->

@@ -11,14 +11,14 @@ import java.util.OptionalLong;
  * @param memoryBytes estimated bytes of memory of all documents
  * @param memoryUsed bytes of the partitions that this reader maintains: documents, their index and
  *     free space
- * @param memoryBudget the bound of these bytes; empty without a bound
+ * @param memoryLimit the bound of these bytes; empty without a bound
  * @param spilledBytes bytes on disk of the documents that exceed the memory budget
  * @param spillLimit the bound of these bytes; 0 if nothing is spilled
  * @param recordsApplied records applied
- * @param readBytes bytes of the records read
+ * @param logBytesRead bytes of the records read
  * @param recordsSkipped records skipped, as all replicas skip them
- * @param repeats changes skipped because their client had sent them before
- * @param tooLarge changes skipped because their document would have exceeded the limit
+ * @param duplicatesSkipped changes skipped because their client had sent them before
+ * @param oversizedSkipped changes skipped because their document would have exceeded the limit
  * @param logErrors failed calls of the log
  * @param rebuilds copies that were started after the first
  * @param bootstraps copies that were started from a snapshot
@@ -31,14 +31,14 @@ public record ReaderMetrics(
         long misses,
         long memoryBytes,
         long memoryUsed,
-        OptionalLong memoryBudget,
+        OptionalLong memoryLimit,
         long spilledBytes,
         long spillLimit,
         long recordsApplied,
-        long readBytes,
+        long logBytesRead,
         long recordsSkipped,
-        long repeats,
-        long tooLarge,
+        long duplicatesSkipped,
+        long oversizedSkipped,
         long logErrors,
         long rebuilds,
         long bootstraps,
@@ -54,7 +54,7 @@ public record ReaderMetrics(
      * @param damaged ignored at open because they are damaged, or given up later because damage was
      *     found
      * @param ignored ignored at open for another reason
-     * @param blocksMended damaged blocks of restored checkpoints that were repaired: reads are
+     * @param blocksRepaired damaged blocks of restored checkpoints that were repaired: reads are
      *     right, and the disk deserves a check
      */
     public record CheckpointCounts(
@@ -63,7 +63,7 @@ public record ReaderMetrics(
             long restored,
             long damaged,
             long ignored,
-            long blocksMended) {}
+            long blocksRepaired) {}
 
     static ReaderMetrics unpack(Unpacker packed) {
         return new ReaderMetrics(

@@ -13,7 +13,7 @@ import org.jspecify.annotations.Nullable;
  * <pre>{@code
  * ReaderOptions options =
  *         ReaderOptions.builder("users")
- *                 .checkpoints(Path.of("/var/lib/users"))
+ *                 .checkpointDir(Path.of("/var/lib/users"))
  *                 .memoryLimit(8L << 30)
  *                 .snapshots("s3://bucket/folder")
  *                 .build();
@@ -27,7 +27,7 @@ public final class ReaderOptions {
     private final boolean allowIncompleteReads;
     private final Duration readyMaxStaleness;
     private final Duration openTimeout;
-    private final @Nullable Path checkpoints;
+    private final @Nullable Path checkpointDir;
     private final Duration checkpointInterval;
     private final long checkpointBytesMax;
     private final long memoryLimit;
@@ -40,7 +40,7 @@ public final class ReaderOptions {
         allowIncompleteReads = builder.allowIncompleteReads;
         readyMaxStaleness = builder.readyMaxStaleness;
         openTimeout = builder.openTimeout;
-        checkpoints = builder.checkpoints;
+        checkpointDir = builder.checkpointDir;
         checkpointInterval = builder.checkpointInterval;
         checkpointBytesMax = builder.checkpointBytesMax;
         memoryLimit = builder.memoryLimit;
@@ -67,7 +67,7 @@ public final class ReaderOptions {
         private boolean allowIncompleteReads;
         private Duration readyMaxStaleness = TEN_SECONDS;
         private Duration openTimeout = TEN_SECONDS;
-        private @Nullable Path checkpoints;
+        private @Nullable Path checkpointDir;
         private Duration checkpointInterval = Duration.ZERO;
         private long checkpointBytesMax;
         private long memoryLimit;
@@ -129,8 +129,8 @@ public final class ReaderOptions {
          * @param directory the folder of the checkpoints; created if it is missing
          * @return this builder
          */
-        public Builder checkpoints(Path directory) {
-            checkpoints = directory;
+        public Builder checkpointDir(Path directory) {
+            checkpointDir = directory;
             return this;
         }
 
@@ -174,7 +174,7 @@ public final class ReaderOptions {
         }
 
         /**
-         * Limits the disk space, in the directory of the checkpoints ({@link #checkpoints}), of
+         * Limits the disk space, in the directory of the checkpoints ({@link #checkpointDir}), of
          * documents that exceed the memory limit; without such a directory the reader is refused.
          * The reader spills the least recently written documents, and a read of a spilled document
          * waits for the disk; the index stays in memory. Nothing is spilled unless set.
@@ -236,8 +236,8 @@ public final class ReaderOptions {
         place.buffer().putLong(place.at() + 32, ReadOptions.millis(readyMaxStaleness));
         place.buffer().putLong(place.at() + 40, ReadOptions.millis(openTimeout));
         place.buffer().putInt(place.at() + 48, allowIncompleteReads ? 1 : 0);
-        if (checkpoints != null) {
-            String directory = checkpoints.toAbsolutePath().toString();
+        if (checkpointDir != null) {
+            String directory = checkpointDir.toAbsolutePath().toString();
             call.text(place.buffer(), place.at() + 56, directory);
             place.buffer().putLong(place.at() + 72, ReadOptions.millis(checkpointInterval));
             place.buffer().putLong(place.at() + 80, checkpointBytesMax);
@@ -252,10 +252,10 @@ public final class ReaderOptions {
 
     private void check() {
         boolean setsCheckpoints = !checkpointInterval.isZero() || checkpointBytesMax != 0;
-        if (checkpoints == null && setsCheckpoints) {
+        if (checkpointDir == null && setsCheckpoints) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
-                    "checkpointInterval and checkpointBytesMax need checkpoints; name the"
+                    "checkpointInterval and checkpointBytesMax need checkpointDir; name the"
                             + " directory of the checkpoints");
         }
         if (memoryLimit < 0) {

@@ -12,9 +12,9 @@ import org.jspecify.annotations.Nullable;
  * @param store the store's name
  * @param isReady whether the process should get traffic
  * @param phase the phase of the partition that is furthest from serving
- * @param percent progress of all first copies, 0 to 100: of the snapshots that they start from
- *     while any is fetched, then of the logs after the snapshots
- * @param remaining time until the first copies are complete; null before there is a rate
+ * @param bootstrapPercent progress of all first copies, 0 to 100: of the snapshots that they
+ *     start from while any is downloaded, then of the logs after the snapshots
+ * @param bootstrapRemaining time until the first copies are complete; null before there is a rate
  * @param age the highest age of the partitions; null while one is unknown
  * @param schemaVersion the newest schema version that any partition has seen
  * @param partitions every followed partition, in order
@@ -23,8 +23,8 @@ public record ReaderStatus(
         String store,
         boolean isReady,
         Phase phase,
-        int percent,
-        @Nullable Duration remaining,
+        int bootstrapPercent,
+        @Nullable Duration bootstrapRemaining,
         @Nullable Duration age,
         int schemaVersion,
         List<Partition> partitions) {
@@ -49,29 +49,29 @@ public record ReaderStatus(
      * @param phase the phase
      * @param generation the number of the copy that is served, from 1
      * @param offsetApplied the first offset that is not applied yet
-     * @param end the log's end, as last reported
+     * @param endOffset the log's end, as last reported
      * @param lagRecords records between the applied offset and the end
      * @param age the possible age of the served data; null while it is unknown
      * @param schemaVersion the newest schema version that the partition has seen
      * @param documents number of documents
-     * @param bytes bytes of their keys and rows
-     * @param fetching progress of the snapshot that the copy starts from; null unless the snapshot
-     *     is fetched or waits for its turn
-     * @param trouble the reason why nothing is applied; null if entries are applied
+     * @param documentBytes bytes of their keys and rows
+     * @param snapshotDownload progress of the snapshot that the copy starts from; null unless the
+     *     snapshot is downloaded or waits for its turn
+     * @param lastError the reason why nothing is applied; null if entries are applied
      */
     public record Partition(
             int partition,
             Phase phase,
             int generation,
             long offsetApplied,
-            long end,
+            long endOffset,
             long lagRecords,
             @Nullable Duration age,
             int schemaVersion,
             long documents,
-            long bytes,
-            @Nullable SnapshotDownload fetching,
-            @Nullable String trouble) {}
+            long documentBytes,
+            @Nullable SnapshotDownload snapshotDownload,
+            @Nullable String lastError) {}
 
     /**
      * The progress of a snapshot download.

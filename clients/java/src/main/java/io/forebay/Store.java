@@ -109,7 +109,7 @@ public final class Store {
     /**
      * Opens a write stream, with a bounded number of changes in flight.
      *
-     * @param options the limits of unsettled changes, and the deadline of the calls
+     * @param options the limits of unresolved changes, and the deadline of the calls
      * @return an empty stream; close it
      */
     public WriteStream writeStream(StreamOptions options) {
@@ -128,10 +128,10 @@ public final class Store {
     /**
      * Creates a select of the retained events of this stream, to be narrowed before it is sent.
      *
-     * @return a selection of all events
+     * @return a query of all events
      */
-    public Selection select() {
-        return new Selection(this);
+    public EventQuery select() {
+        return new EventQuery(this);
     }
 
     /**
@@ -164,7 +164,7 @@ public final class Store {
                             call.error());
                 };
         try {
-            return settled(writes.size(), deadline, batchCall);
+            return outcomeOf(writes.size(), deadline, batchCall);
         } finally {
             Reference.reachabilityFence(this);
         }
@@ -229,7 +229,7 @@ public final class Store {
         int run(CallBuffer call, long outcomes);
     }
 
-    static BatchOutcome settled(int count, Duration deadline, BatchCall batchCall) {
+    static BatchOutcome outcomeOf(int count, Duration deadline, BatchCall batchCall) {
         CallBuffer call = CallBuffer.take();
         try {
             CallBuffer.Place outcomes = call.allocate((long) OUTCOME_BYTES * count);

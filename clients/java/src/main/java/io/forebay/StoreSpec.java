@@ -6,35 +6,61 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A store specification.
+ * A store specification. Immutable.
  *
- * @param name the name
- * @param keyType the type of the primary key
- * @param partitions the initial number of partitions
- * @param partitionKey the field that partitions the store, or null for the primary key
- * @param fields the fields
- * @param options the options
- * @param isKeyValue whether the store has one bytes field named {@code value} and nothing else
- * @param isStream whether the store is a stream of events, whose columns are the fields
- * @param eventTime a stream's column with the event time, or null
+ * <pre>{@code
+ * StoreSpec users =
+ *         StoreSpec.documents("users", KeyType.STRING, 8).field("visits", FieldType.INT64);
+ * }</pre>
  */
-public record StoreSpec(
-        String name,
-        KeyType keyType,
-        int partitions,
-        @Nullable String partitionKey,
-        List<FieldSpec> fields,
-        StoreOptions options,
-        boolean isKeyValue,
-        boolean isStream,
-        @Nullable String eventTime) {
+public final class StoreSpec {
     private static final int BYTES = HeaderConstants.STORE_SPEC_STRUCT_BYTES;
+
+    private final String name;
+    private final KeyType keyType;
+    private final int partitions;
+    private final @Nullable String partitionKey;
+    private final List<FieldSpec> fields;
+    private final StoreOptions options;
+    private final boolean isKeyValue;
+    private final boolean isStream;
+    private final @Nullable String eventTime;
+
+    private StoreSpec(
+            String name,
+            KeyType keyType,
+            int partitions,
+            @Nullable String partitionKey,
+            List<FieldSpec> fields,
+            StoreOptions options,
+            boolean isKeyValue,
+            boolean isStream,
+            @Nullable String eventTime) {
+        this.name = name;
+        this.keyType = keyType;
+        this.partitions = partitions;
+        this.partitionKey = partitionKey;
+        this.fields = fields;
+        this.options = options;
+        this.isKeyValue = isKeyValue;
+        this.isStream = isStream;
+        this.eventTime = eventTime;
+    }
 
     private static StoreSpec of(
             String name, KeyType keyType, int partitions, boolean isKeyValue, boolean isStream) {
         StoreOptions options = StoreOptions.DEFAULT;
         return new StoreSpec(
                 name, keyType, partitions, null, List.of(), options, isKeyValue, isStream, null);
+    }
+
+    /**
+     * Returns the store's name.
+     *
+     * @return the name
+     */
+    public String name() {
+        return name;
     }
 
     /**
@@ -103,7 +129,7 @@ public record StoreSpec(
      * @return the store specification
      */
     public StoreSpec field(String field, FieldType type) {
-        return field(new FieldSpec(field, type));
+        return field(FieldSpec.of(field, type));
     }
 
     /**

@@ -4,47 +4,87 @@ package io.forebay;
 import java.time.Duration;
 
 /**
- * Limits of the unsettled changes of a {@link WriteStream}, and the deadline of its calls.
- *
- * @param changesMax most changes whose futures are not completed; a further change waits; 0 for
- *     16,384
- * @param bytesMax most bytes of unsettled changes; a larger change is sent alone; 0 for 64 MiB
- * @param deadline deadline of each call of the stream, in whole milliseconds; zero for the client's
+ * Limits of the unresolved changes of a {@link WriteStream}, and the deadline of its calls.
+ * Immutable.
  */
-public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
+public final class StreamOptions {
     private static final int BYTES = HeaderConstants.STREAM_OPTIONS_STRUCT_BYTES;
 
     /** The default limits, and the client's deadline. */
-    public static final StreamOptions DEFAULT = new StreamOptions(0, 0, Duration.ZERO);
+    public static final StreamOptions DEFAULT = builder().build();
 
-    /**
-     * Returns the same options with another limit of changes.
-     *
-     * @param changes most changes whose futures are not completed
-     * @return the options
-     */
-    public StreamOptions changesMax(int changes) {
-        return new StreamOptions(changes, bytesMax, deadline);
+    private final int changesMax;
+    private final long bytesMax;
+    private final Duration deadline;
+
+    private StreamOptions(Builder builder) {
+        changesMax = builder.changesMax;
+        bytesMax = builder.bytesMax;
+        deadline = builder.deadline;
     }
 
     /**
-     * Returns the same options with another limit of bytes.
+     * Returns a builder of options, which begins with the defaults.
      *
-     * @param bytes most bytes of unsettled changes
-     * @return the options
+     * @return the builder
      */
-    public StreamOptions bytesMax(long bytes) {
-        return new StreamOptions(changesMax, bytes, deadline);
+    public static Builder builder() {
+        return new Builder();
     }
 
-    /**
-     * Returns the same options with another deadline for each call.
-     *
-     * @param time the deadline, in whole milliseconds
-     * @return the options
-     */
-    public StreamOptions deadline(Duration time) {
-        return new StreamOptions(changesMax, bytesMax, time);
+    /** Builds options. Belongs to one thread. */
+    public static final class Builder {
+        private int changesMax;
+        private long bytesMax;
+        private Duration deadline = Duration.ZERO;
+
+        private Builder() {}
+
+        /**
+         * Limits the changes whose futures are not completed; a further change waits.
+         *
+         * @param changes most changes; 16,384 unless set, and for 0
+         * @return this builder
+         */
+        public Builder changesMax(int changes) {
+            changesMax = changes;
+            return this;
+        }
+
+        /**
+         * Limits the bytes of unresolved changes; a larger change is sent alone.
+         *
+         * @param bytes most bytes; 64 MiB unless set, and for 0
+         * @return this builder
+         */
+        public Builder bytesMax(long bytes) {
+            bytesMax = bytes;
+            return this;
+        }
+
+        /**
+         * Sets the deadline of each call of the stream.
+         *
+         * @param time the deadline, in whole milliseconds; the client's unless set, and for zero
+         * @return this builder
+         */
+        public Builder deadline(Duration time) {
+            deadline = time;
+            return this;
+        }
+
+        /**
+         * Returns the options; the builder can be used further.
+         *
+         * @return the options
+         */
+        public StreamOptions build() {
+            return new StreamOptions(this);
+        }
+    }
+
+    Duration deadline() {
+        return deadline;
     }
 
     /** Writes an fb_stream_options; returns its address. */

@@ -7,7 +7,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The write may or may not be in the log: its outcome is unknown, and only the same write can
- * settle it. {@link #pending()} returns that write; a retry makes it happen once, however often it
+ * resolve it. {@link #pending()} returns that write; a retry makes it happen once, however often it
  * is sent.
  */
 public final class UnknownOutcomeException extends ForebayException {
@@ -21,7 +21,7 @@ public final class UnknownOutcomeException extends ForebayException {
     }
 
     /**
-     * Returns the unsettled write.
+     * Returns the unresolved write.
      *
      * @return the write, or empty if there is nothing to retry
      */

@@ -9,7 +9,7 @@ import java.util.OptionalLong;
  * @param token the position of the write in the log; a reader that has applied this token sees the
  *     write
  * @param result the result
- * @param version the document's version, if the condition was not met and the store keeps versions
+ * @param version the document's version, if the condition failed and the store keeps versions
  */
 public record WriteOutcome(Token token, Result result, OptionalLong version) {
     /** The result of a change that is in the log. */

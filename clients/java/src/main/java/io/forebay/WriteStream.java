@@ -33,9 +33,9 @@ public final class WriteStream implements AutoCloseable {
     private final Duration deadline;
     private final CompletionQueue queue = CompletionQueue.get();
     private final ReentrantLock lock = new ReentrantLock();
-    private final Condition heard = lock.newCondition();
+    private final Condition delivered = lock.newCondition();
     /** Writes whose futures are not completed; guarded by the lock. */
-    private long unheard;
+    private long undelivered;
 
     private boolean closed;
 
@@ -43,11 +43,11 @@ public final class WriteStream implements AutoCloseable {
      * Counts and token of a stream's writes so far.
      *
      * @param token positions in the log of every write that is in the log
-     * @param settled writes whose outcome is known
-     * @param conditionFailed settled writes whose condition did not hold
-     * @param failed settled writes that were refused, or whose outcome stays unknown
+     * @param resolved writes whose outcome is known
+     * @param conditionFailed resolved writes whose condition did not hold
+     * @param failed resolved writes that were refused, or whose outcome stays unknown
      */
-    public record Summary(Token token, long settled, long conditionFailed, long failed) {}
+    public record Summary(Token token, long resolved, long conditionFailed, long failed) {}
 
     WriteStream(Store store, long id, Duration deadline) {
         this.store = store;
@@ -106,9 +106,9 @@ public final class WriteStream implements AutoCloseable {
     private void count(int change) {
         lock.lock();
         try {
-            unheard += change;
-            if (unheard == 0) {
-                heard.signalAll();
+            undelivered += change;
+            if (undelivered == 0) {
+                delivered.signalAll();
             }
         } finally {
             lock.unlock();
@@ -116,11 +116,11 @@ public final class WriteStream implements AutoCloseable {
     }
 
     /**
-     * Waits until every write that was sent is settled and its future completed.
+     * Waits until every write that was sent is resolved and its future completed.
      *
      * @return the counts and the token of all writes so far
      * @throws UnknownOutcomeException if writes are still in flight at the deadline: flush again,
-     *     and the same writes settle
+     *     and the same writes are resolved
      * @throws ForebayException the first error of a write since the last flush
      */
     public Summary flush() {
@@ -131,25 +131,25 @@ public final class WriteStream implements AutoCloseable {
         }
         Summary summary;
         try {
-            summary = settled();
-        } catch (UnknownOutcomeException | ClosedException unsettled) {
-            throw unsettled;
+            summary = awaitResolved();
+        } catch (UnknownOutcomeException | ClosedException unresolved) {
+            throw unresolved;
         } catch (ForebayException refused) {
-            awaitHeard();
+            awaitDelivery();
             throw refused;
         }
-        awaitHeard();
+        awaitDelivery();
         return summary;
     }
 
-    private Summary settled() {
+    private Summary awaitResolved() {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(Native.CALLS.streamFlush(id.id(), call.out(0), call.error()));
-            long settled = call.outLong(0);
+            long resolved = call.outLong(0);
             long conditionFailed = call.outLong(1);
             long failed = call.outLong(2);
-            return new Summary(new Token(call.takeBytes(3)), settled, conditionFailed, failed);
+            return new Summary(new Token(call.takeBytes(3)), resolved, conditionFailed, failed);
         } finally {
             Reference.reachabilityFence(this);
             call.release();
@@ -160,24 +160,24 @@ public final class WriteStream implements AutoCloseable {
      * Waits for the last events; nothing is in flight, and the events arrive unless a listener
      * delays them.
      */
-    private void awaitHeard() {
+    private void awaitDelivery() {
         long left = deadline.toNanos();
         boolean interrupted = false;
         lock.lock();
         try {
-            while (unheard > 0 && left > 0) {
+            while (undelivered > 0 && left > 0) {
                 long began = System.nanoTime();
                 try {
-                    heard.await(left, TimeUnit.NANOSECONDS);
+                    delivered.await(left, TimeUnit.NANOSECONDS);
                 } catch (InterruptedException interruption) {
                     interrupted = true;
                 }
                 left -= System.nanoTime() - began;
             }
-            if (unheard > 0) {
+            if (undelivered > 0) {
                 throw ForebayException.of(
                         ErrorCode.UNAVAILABLE,
-                        unheard
+                        undelivered
                                 + " futures are not completed yet, because a callback"
                                 + " blocks; run the callback on an executor");
             }
@@ -207,7 +207,7 @@ public final class WriteStream implements AutoCloseable {
             flush();
         } finally {
             id.close();
-            awaitHeard();
+            awaitDelivery();
         }
     }
 }

@@ -34,7 +34,7 @@ final class ForeignCalls extends SpecialForeignCalls {
     private static final MethodHandle READER_AWAIT_READY = handle("readerAwaitReady", 3);
     private static final MethodHandle READER_AWAIT_TOKEN = handle("readerAwaitToken", 5);
     private static final MethodHandle READER_FIELD = handle("readerField", 7);
-    private static final MethodHandle READER_PARTITION = handle("readerPartition", 4);
+    private static final MethodHandle READER_PARTITION_OF = handle("readerPartitionOf", 4);
     private static final MethodHandle READER_DEFINITION = handle("readerDefinition", 3);
     private static final MethodHandle READER_SCHEMA_VERSION = handle("readerSchemaVersion", 3);
     private static final MethodHandle READER_ON_SCHEMA_CHANGE = handle("readerOnSchemaChange", 3);
@@ -42,20 +42,20 @@ final class ForeignCalls extends SpecialForeignCalls {
     private static final MethodHandle READER_GET_DOCUMENT = handle("readerGetDocument", 5);
     private static final MethodHandle READER_GET_MANY = handle("readerGetMany", 6);
     private static final MethodHandle READER_GET_DOCUMENTS = handle("readerGetDocuments", 5);
-    private static final MethodHandle PLAN_OPEN = handle("planOpen", 8);
+    private static final MethodHandle GATHER_PLAN_OPEN = handle("gatherPlanOpen", 8);
     private static final MethodHandle READER_GATHER_F32 = handle("readerGatherFloat", 9);
     private static final MethodHandle READER_GATHER_F64 = handle("readerGatherDouble", 9);
     private static final MethodHandle READER_GATHER_I64 = handle("readerGatherLong", 9);
-    private static final MethodHandle PLAN_COLUMNS = handle("planColumns", 3);
+    private static final MethodHandle GATHER_PLAN_COLUMNS = handle("gatherPlanColumns", 3);
     private static final MethodHandle SCAN_OPEN = handle("scanOpen", 3);
     private static final MethodHandle SCAN_NEXT = handle("scanNext", 6);
     private static final MethodHandle READER_METRICS = handle("readerMetrics", 3);
     private static final MethodHandle READER_VERIFY = handle("readerVerify", 5);
-    private static final MethodHandle MEMORY_OPEN = handle("memoryOpen", 6);
-    private static final MethodHandle MEMORY_CLOCK = handle("memoryClock", 3);
-    private static final MethodHandle MEMORY_SET_CLOCK = handle("memorySetClock", 3);
-    private static final MethodHandle MEMORY_FORCE = handle("memoryForce", 4);
-    private static final MethodHandle MEMORY_ALTER = handle("memoryAlter", 5);
+    private static final MethodHandle TEST_READER_OPEN = handle("testReaderOpen", 6);
+    private static final MethodHandle TEST_READER_CLOCK = handle("testReaderClock", 3);
+    private static final MethodHandle TEST_READER_SET_CLOCK = handle("testReaderSetClock", 3);
+    private static final MethodHandle TEST_READER_SIMULATE = handle("testReaderSimulate", 4);
+    private static final MethodHandle TEST_READER_ALTER = handle("testReaderAlter", 5);
 
     @Override
     public int close(long id, long error) {
@@ -280,9 +280,9 @@ final class ForeignCalls extends SpecialForeignCalls {
     }
 
     @Override
-    public int storeSelect(long store, long select, long read, long selected, long error) {
+    public int storeSelect(long store, long query, long read, long result, long error) {
         try {
-            return (int) STORE_SELECT.invokeExact(0L, 0L, store, select, read, selected, error);
+            return (int) STORE_SELECT.invokeExact(0L, 0L, store, query, read, result, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -335,9 +335,9 @@ final class ForeignCalls extends SpecialForeignCalls {
     }
 
     @Override
-    public int readerPartition(long reader, long key, long partition, long error) {
+    public int readerPartitionOf(long reader, long key, long partition, long error) {
         try {
-            return (int) READER_PARTITION.invokeExact(0L, 0L, reader, key, partition, error);
+            return (int) READER_PARTITION_OF.invokeExact(0L, 0L, reader, key, partition, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -413,7 +413,7 @@ final class ForeignCalls extends SpecialForeignCalls {
     }
 
     @Override
-    public int planOpen(
+    public int gatherPlanOpen(
             long reader,
             long fields,
             long fieldCount,
@@ -423,7 +423,7 @@ final class ForeignCalls extends SpecialForeignCalls {
             long width,
             long error) {
         try {
-            return (int) PLAN_OPEN.invokeExact(
+            return (int) GATHER_PLAN_OPEN.invokeExact(
                     0L, 0L, reader, fields, fieldCount, cell, lossy, plan, width, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
@@ -488,9 +488,9 @@ final class ForeignCalls extends SpecialForeignCalls {
     }
 
     @Override
-    public int planColumns(long plan, long columns, long error) {
+    public int gatherPlanColumns(long plan, long columns, long error) {
         try {
-            return (int) PLAN_COLUMNS.invokeExact(0L, 0L, plan, columns, error);
+            return (int) GATHER_PLAN_COLUMNS.invokeExact(0L, 0L, plan, columns, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -542,10 +542,10 @@ final class ForeignCalls extends SpecialForeignCalls {
     }
 
     @Override
-    public int memoryOpen(
+    public int testReaderOpen(
             long spec, long rows, long rowCount, long reader, long store, long error) {
         try {
-            return (int) MEMORY_OPEN.invokeExact(
+            return (int) TEST_READER_OPEN.invokeExact(
                     0L, 0L, spec, rows, rowCount, reader, store, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
@@ -553,37 +553,37 @@ final class ForeignCalls extends SpecialForeignCalls {
     }
 
     @Override
-    public int memoryClock(long reader, long nowUs, long error) {
+    public int testReaderClock(long reader, long nowUs, long error) {
         try {
-            return (int) MEMORY_CLOCK.invokeExact(0L, 0L, reader, nowUs, error);
+            return (int) TEST_READER_CLOCK.invokeExact(0L, 0L, reader, nowUs, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int memorySetClock(long reader, long nowUs, long error) {
+    public int testReaderSetClock(long reader, long nowUs, long error) {
         try {
-            return (int) MEMORY_SET_CLOCK.invokeExact(0L, 0L, reader, nowUs, error);
+            return (int) TEST_READER_SET_CLOCK.invokeExact(0L, 0L, reader, nowUs, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int memoryForce(long reader, long state, long ageMs, long error) {
+    public int testReaderSimulate(long reader, long state, long ageMs, long error) {
         try {
-            return (int) MEMORY_FORCE.invokeExact(0L, 0L, reader, state, ageMs, error);
+            return (int) TEST_READER_SIMULATE.invokeExact(0L, 0L, reader, state, ageMs, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int memoryAlter(
+    public int testReaderAlter(
             long reader, long alterations, long alterationCount, long definition, long error) {
         try {
-            return (int) MEMORY_ALTER.invokeExact(
+            return (int) TEST_READER_ALTER.invokeExact(
                     0L, 0L, reader, alterations, alterationCount, definition, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);

@@ -26,7 +26,7 @@ abstract class SpecialForeignCalls implements NativeCalls {
     /** Largest copy of a critical call; a plain call copies more bytes than this. */
     private static final long CRITICAL_BYTES_MAX = 64 * 1024;
 
-    /** Address of an fb_read of FB_WAIT_NO_DISK, for critical calls. */
+    /** Address of an fb_read_options of FB_WAIT_NO_DISK, for critical calls. */
     private static final long NO_DISK = noDisk();
 
     private static final Linker LINKER = Linker.nativeLinker();
@@ -46,7 +46,8 @@ abstract class SpecialForeignCalls implements NativeCalls {
             handle("readerPresence", 6, Linker.Option.critical(false));
 
     private static long noDisk() {
-        MemorySegment read = Arena.global().allocate(HeaderConstants.READ_STRUCT_BYTES, Long.BYTES);
+        MemorySegment read =
+                Arena.global().allocate(HeaderConstants.READ_OPTIONS_STRUCT_BYTES, Long.BYTES);
         read.set(ValueLayout.JAVA_INT, 0, HeaderConstants.WAIT_NO_DISK);
         return read.address();
     }

@@ -51,7 +51,7 @@ class AsyncWriteTest extends Behaviours {
     }
 
     @Test
-    void asynchronousWritesAreAllSettled() throws Exception {
+    void asynchronousWritesAllComplete() throws Exception {
         try (OpenStore at = open()) {
             List<CompletableFuture<WriteOutcome>> sent = new ArrayList<>();
             for (int time = 0; time < 300; time++) {
@@ -68,7 +68,7 @@ class AsyncWriteTest extends Behaviours {
     }
 
     @Test
-    void whatCannotBeIsAFailedFuture() {
+    void invalidWriteIsAFailedFuture() {
         try (OpenStore at = open()) {
             Write mistaken = at.store().put(K).set("a", "text");
             assertEquals(
@@ -90,7 +90,7 @@ class AsyncWriteTest extends Behaviours {
     }
 
     @Test
-    void anUnknownOutcomeIsSettledByItsRetry() {
+    void retryResolvesAnUnknownOutcome() {
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
             StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING, 1);
@@ -103,10 +103,10 @@ class AsyncWriteTest extends Behaviours {
             node.kill();
             node.start();
             PendingWrite pending = unknown.pending().orElseThrow();
-            BatchOutcome settled = retried(pending);
+            BatchOutcome resolved = retried(pending);
             try (ForebayReader reader = client.reader(spec.name())) {
                 reader.awaitReady(PATIENCE);
-                reader.awaitToken(settled.token(), PATIENCE);
+                reader.awaitToken(resolved.token(), PATIENCE);
                 assertEquals(1, reader.getLong(reader.field("a"), K, -1));
             }
         }
@@ -121,14 +121,17 @@ class AsyncWriteTest extends Behaviours {
     }
 
     @Test
-    void aStreamSettlesWhatIsInFlightWhenItsServerComesBack() throws Exception {
+    void streamResolvesWritesInFlightAfterAServerRestart() throws Exception {
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
             StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING, 1);
             Store store = client.createStore(spec.field("a", FieldType.INT64));
             node.kill();
             StreamOptions options =
-                    StreamOptions.DEFAULT.changesMax(4).deadline(Duration.ofMillis(300));
+                    StreamOptions.builder()
+                            .changesMax(4)
+                            .deadline(Duration.ofMillis(300))
+                            .build();
             List<CompletableFuture<WriteOutcome>> sent = new ArrayList<>();
             try (WriteStream stream = store.writeStream(options)) {
                 for (int time = 0; time < 4; time++) {
@@ -139,9 +142,9 @@ class AsyncWriteTest extends Behaviours {
                 refused(UnknownOutcomeException.class, stream::flush);
                 node.start();
                 Node.eventually(
-                        "all are settled",
+                        "all are resolved",
                         () -> sent.stream().allMatch(CompletableFuture::isDone));
-                assertEquals(4, stream.flush().settled());
+                assertEquals(4, stream.flush().resolved());
             }
             for (CompletableFuture<WriteOutcome> one : sent) {
                 assertEquals(WriteOutcome.Result.APPENDED, one.get().result());
@@ -150,13 +153,14 @@ class AsyncWriteTest extends Behaviours {
     }
 
     @Test
-    void whatAStreamGivesUpIsToldAsUnknown() {
+    void abandonedStreamWritesHaveAnUnknownOutcome() {
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
             StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING, 1);
             Store store = client.createStore(spec.field("a", FieldType.INT64));
             node.kill();
-            StreamOptions options = StreamOptions.DEFAULT.deadline(Duration.ofMillis(300));
+            StreamOptions options =
+                    StreamOptions.builder().deadline(Duration.ofMillis(300)).build();
             WriteStream stream = store.writeStream(options);
             CompletableFuture<WriteOutcome> sent =
                     stream.send(store.upsert(K).increment("a", 1));
@@ -167,7 +171,7 @@ class AsyncWriteTest extends Behaviours {
     }
 
     @Test
-    void aCallbackThatThrowsIsLoggedAndDisturbsNobody() {
+    void throwingCallbackIsLoggedAndStopsNoOtherCallback() {
         RecordingHandler kept = new RecordingHandler();
         Logger logger = Logger.getLogger(CompletionQueue.class.getName());
         logger.setUseParentHandlers(false);
@@ -180,7 +184,7 @@ class AsyncWriteTest extends Behaviours {
                                 throw new IllegalStateException("on purpose");
                             });
             at.reader().onSchemaChange(definition -> told.add(definition.version()));
-            FieldSpec added = new FieldSpec("new", FieldType.INT64);
+            FieldSpec added = FieldSpec.of("new", FieldType.INT64);
             CLIENT.alterStore(at.name(), 0, List.of(Alteration.addField(added)));
             Node.eventually("the other callback is told", () -> told.contains(2));
             Node.eventually(
@@ -193,7 +197,7 @@ class AsyncWriteTest extends Behaviours {
     }
 
     @Test
-    void recordsOfTheCoreGoToItsLoggersAtTheLevelAskedFor() {
+    void coreRecordsReachTheirLoggersAtTheRequestedLevel() {
         Logger logger = Logger.getLogger("io.forebay.core");
         RecordingHandler kept = new RecordingHandler();
         kept.setLevel(Level.ALL);

@@ -159,7 +159,7 @@ class BareKeysTest extends Behaviours {
     }
 
     @Test
-    void everyReadTakesEveryKindOfKeyAndAnswersAsByAKey() throws Exception {
+    void everyReadAcceptsEveryBareKeyTypeLikeAKeyObject() throws Exception {
         for (Method read : readsByKey()) {
             for (Map.Entry<Class<?>, InMemoryReader> at : READERS.entrySet()) {
                 Method bare = bare(read, at.getKey());
@@ -227,7 +227,7 @@ class BareKeysTest extends Behaviours {
     }
 
     @Test
-    void aStoreThatIsPartitionedByAFieldNeedsAKeyWithIt() {
+    void storePartitionedByAFieldNeedsThePartitionKey() {
         StoreSpec spec =
                 StoreSpec.documents("within", KeyType.INT64, 2)
                         .field("user", FieldType.INT64)
@@ -244,7 +244,7 @@ class BareKeysTest extends Behaviours {
     }
 
     @Test
-    void batchesTakeArraysOfKeys() {
+    void batchesAcceptArraysOfKeys() {
         long[] numbers = {8, -7, 9, -7};
         String[] texts = {"8", "-7", "9", "-7"};
         byte[][] bytes = new byte[texts.length][];
@@ -280,15 +280,15 @@ class BareKeysTest extends Behaviours {
     }
 
     @Test
-    void gathersTakeArraysOfKeys() {
+    void gathersAcceptArraysOfKeys() {
         long[] keys = {8, -7, 9};
         byte[] statuses = new byte[3];
         byte[] cells = new byte[3];
         InMemoryReader reader = READERS.get(long.class);
         List<GatherField> fields = List.of(new GatherField("int32", 2));
-        try (GatherPlan floats = reader.planFloats(fields, true);
-                GatherPlan doubles = reader.planDoubles(fields, false);
-                GatherPlan longs = reader.planLongs(fields, false)) {
+        try (GatherPlan floats = reader.planGatherFloats(fields, true);
+                GatherPlan doubles = reader.planGatherDoubles(fields, false);
+                GatherPlan longs = reader.planGatherLongs(fields, false)) {
             float[] ofFloats = new float[3];
             reader.gather(floats, keys, ofFloats, statuses, cells);
             assertArrayEquals(new float[] {2, -3, 2}, ofFloats);
@@ -306,7 +306,7 @@ class BareKeysTest extends Behaviours {
             invalid(() -> reader.gather(longs, keys, new long[2], null, null));
         }
         InMemoryReader other = READERS.get(String.class);
-        try (GatherPlan plan = other.planFloats(fields, true)) {
+        try (GatherPlan plan = other.planGatherFloats(fields, true)) {
             float[] untouched = {1, 1, 1};
             invalid(() -> other.gather(plan, keys, untouched, null, null));
             assertArrayEquals(new float[] {1, 1, 1}, untouched);

@@ -1,4 +1,4 @@
-/* Behaviours of batches, gathers and iteration; see proto/vectors/behaviours.toml. */
+/* Behaviours of batches, gathers and scans; see proto/vectors/behaviours.toml. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -31,7 +31,7 @@ class BatchBehavioursTest extends Behaviours {
                                         .field("f", FieldType.FLOAT32)
                                         .field("v", FieldType.vectorF32(2))
                                         .field("s", FieldType.STRING)
-                                        .field(new FieldSpec("d", FieldType.INT32, 7, null))
+                                        .field(FieldSpec.of("d", FieldType.INT32).fallback(7))
                                         .field("l", FieldType.INT64)
                                         .field("list", FieldType.list(FieldType.INT64)));
         Write one = at.store().put(ONE).set("i", 1).set("f", 1.5).set("s", "uno").set("d", 3);
@@ -47,7 +47,7 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void duplicateKeysInABatch() {
+    void batchAnswersDuplicateKeysTwice() {
         try (OpenStore at = filled()) {
             Keys keys = Keys.of(ONE, TWO, ONE, ONE);
             PackedValues texts = at.reader().getMany(at.reader().field("s"), keys);
@@ -63,7 +63,7 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void missingKeysInABatch() {
+    void batchReportsMissingKeysAsAbsent() {
         try (OpenStore at = filled()) {
             Keys keys = Keys.of(NONE, ONE, Key.of("no"), TWO);
             PackedValues texts = at.reader().getMany(at.reader().field("s"), keys);
@@ -81,9 +81,9 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void emptyBatch() {
+    void emptyBatchAnswersNothing() {
         try (OpenStore at = filled();
-                GatherPlan plan = at.reader().planFloats(fields("i"), true)) {
+                GatherPlan plan = at.reader().planGatherFloats(fields("i"), true)) {
             Keys none = Keys.of(List.of());
             assertEquals(0, at.reader().getMany(at.reader().field("s"), none).size());
             assertEquals(List.of(), at.reader().getDocuments(none));
@@ -93,7 +93,7 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void gatherDefaults() {
+    void gatherFillsDefaults() {
         try (OpenStore at = filled()) {
             List<GatherField> fields =
                     List.of(
@@ -101,7 +101,7 @@ class BatchBehavioursTest extends Behaviours {
                             new GatherField("f", -2.5),
                             new GatherField("d"),
                             new GatherField("v"));
-            try (GatherPlan plan = at.reader().planDoubles(fields, false)) {
+            try (GatherPlan plan = at.reader().planGatherDoubles(fields, false)) {
                 assertEquals(5, plan.width());
                 double[] values = new double[15];
                 at.reader().gather(plan, Keys.of(ONE, TWO, NONE), values, null, null);
@@ -112,9 +112,9 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void gatherNullMask() {
+    void gatherMaskDistinguishesAbsentNullAndValue() {
         try (OpenStore at = filled();
-                GatherPlan plan = at.reader().planDoubles(fields("i", "f", "d"), false)) {
+                GatherPlan plan = at.reader().planGatherDoubles(fields("i", "f", "d"), false)) {
             byte[] statuses = new byte[3];
             byte[] cells = new byte[9];
             at.reader().gather(plan, Keys.of(TWO, NONE, ONE), new double[9], statuses, cells);
@@ -127,9 +127,9 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void gatherVectorColumns() {
+    void gatherSpreadsVectorsOverColumns() {
         try (OpenStore at = filled();
-                GatherPlan plan = at.reader().planFloats(fields("f", "v", "i"), true)) {
+                GatherPlan plan = at.reader().planGatherFloats(fields("f", "v", "i"), true)) {
             float[] values = new float[4];
             at.reader().gather(plan, Keys.of(ONE), values, null, null);
             assertArrayEquals(new float[] {1.5f, 10, 20, 1}, values);
@@ -143,9 +143,9 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void gatherDuplicateKeys() {
+    void gatherRepeatsDuplicateKeys() {
         try (OpenStore at = filled();
-                GatherPlan plan = at.reader().planDoubles(fields("i", "f"), false)) {
+                GatherPlan plan = at.reader().planGatherDoubles(fields("i", "f"), false)) {
             double[] values = new double[6];
             at.reader().gather(plan, Keys.of(ONE, TWO, ONE), values, null, null);
             assertArrayEquals(new double[] {1, 1.5, 2, 0, 1, 1.5}, values);
@@ -153,9 +153,9 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void gatherOutTooSmall() {
+    void gatherRefusesTooSmallArraysUntouched() {
         try (OpenStore at = filled();
-                GatherPlan plan = at.reader().planDoubles(fields("i", "f"), false)) {
+                GatherPlan plan = at.reader().planGatherDoubles(fields("i", "f"), false)) {
             int[][] rooms = {{3, 2, 4}, {4, 1, 4}, {4, 2, 3}};
             for (int[] room : rooms) {
                 double[] values = new double[room[0]];
@@ -172,14 +172,14 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void gatherExactness() {
+    void gatherPlanRefusesInexactConversions() {
         try (OpenStore at = filled()) {
-            invalid(() -> at.reader().planDoubles(fields("l"), false));
-            invalid(() -> at.reader().planFloats(fields("i"), false));
+            invalid(() -> at.reader().planGatherDoubles(fields("l"), false));
+            invalid(() -> at.reader().planGatherFloats(fields("i"), false));
             for (String field : List.of("s", "list")) {
-                invalid(() -> at.reader().planDoubles(fields(field), true));
+                invalid(() -> at.reader().planGatherDoubles(fields(field), true));
             }
-            try (GatherPlan plan = at.reader().planDoubles(fields("l"), true)) {
+            try (GatherPlan plan = at.reader().planGatherDoubles(fields("l"), true)) {
                 double[] values = new double[1];
                 at.reader().gather(plan, Keys.of(TWO), values, null, null);
                 assertEquals(0x1p60, values[0]);
@@ -188,7 +188,7 @@ class BatchBehavioursTest extends Behaviours {
     }
 
     @Test
-    void iterationEqualsGets() {
+    void scanEqualsGets() {
         try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 1000; place++) {

@@ -51,7 +51,7 @@ class BufferReadsTest extends Behaviours {
     }
 
     @Test
-    void anArrayTakesTheValueOrTheAnswerSaysWhatItNeeds() {
+    void arrayReceivesTheValueOrTheSizeNeeded() {
         byte[] text = "h\u00e9llo".getBytes(StandardCharsets.UTF_8);
         byte[] out = new byte[10];
         assertEquals(text.length, READER.getBytes(TEXT, ONE, out));
@@ -73,7 +73,7 @@ class BufferReadsTest extends Behaviours {
     }
 
     @Test
-    void aValueIsWholeWhateverSizeTheOneBeforeItHad() {
+    void valueIsWholeAfterValuesOfAnySize() {
         StoreSpec spec = StoreSpec.keyValue("sizes", KeyType.INT64, 2);
         try (InMemoryReader reader = ForebayReader.inMemory(spec)) {
             int[] sizes = {0, 50, 49, 51, 0, 4096, 50, 1, 4097, 1024, 4097, 50, LARGE, 3, 70_000};
@@ -109,7 +109,7 @@ class BufferReadsTest extends Behaviours {
     }
 
     @Test
-    void aBufferTakesTheValueAtItsPosition() {
+    void bufferReceivesTheValueAtItsPosition() {
         for (ByteBuffer out :
                 List.of(ByteBuffer.allocateDirect(12), ByteBuffer.allocate(12))) {
             ByteBuffer at = out.position(2).slice().position(1);
@@ -158,7 +158,7 @@ class BufferReadsTest extends Behaviours {
         Keys keys = Keys.of(many);
         ByteBuffer out = ByteBuffer.allocateDirect(4 * 3 * 100).order(ByteOrder.nativeOrder());
         byte[] statuses = new byte[100];
-        try (GatherPlan plan = READER.planFloats(fields("f", "v"), false)) {
+        try (GatherPlan plan = READER.planGatherFloats(fields("f", "v"), false)) {
             long gathers = 2_000;
             long allocated = Long.MAX_VALUE;
             for (int round = 0; round < 20 && allocated > 300 * gathers; round++) {
@@ -178,8 +178,8 @@ class BufferReadsTest extends Behaviours {
     }
 
     @Test
-    void aMatrixOfLongsKeepsEveryInteger() {
-        try (GatherPlan plan = READER.planLongs(fields("i"), false)) {
+    void matrixOfLongsPreservesEveryInteger() {
+        try (GatherPlan plan = READER.planGatherLongs(fields("i"), false)) {
             long[] values = new long[3];
             byte[] cells = new byte[3];
             READER.gather(plan, Keys.of(ONE, NONE, NULLS), values, null, cells);
@@ -188,8 +188,8 @@ class BufferReadsTest extends Behaviours {
             invalid(() -> READER.gather(plan, Keys.of(ONE), new double[1], null, null));
             invalid(() -> READER.gather(plan, Keys.of(ONE), new long[0], null, null));
         }
-        invalid(() -> READER.planLongs(fields("f"), false));
-        try (GatherPlan plan = READER.planLongs(fields("f", "v"), true)) {
+        invalid(() -> READER.planGatherLongs(fields("f"), false));
+        try (GatherPlan plan = READER.planGatherLongs(fields("f", "v"), true)) {
             long[] values = new long[3];
             READER.gather(plan, Keys.of(ONE), values, null, null);
             assertArrayEquals(new long[] {1, 2, 3}, values);
@@ -197,10 +197,10 @@ class BufferReadsTest extends Behaviours {
     }
 
     @Test
-    void aDirectBufferIsFilledInPlaceAndAnyOtherIsRefused() {
+    void directBufferIsFilledInPlaceAndOtherBuffersAreRefused() {
         Keys keys = Keys.of(ONE, NONE);
         ByteOrder order = ByteOrder.nativeOrder();
-        try (GatherPlan plan = READER.planFloats(fields("f", "v"), false)) {
+        try (GatherPlan plan = READER.planGatherFloats(fields("f", "v"), false)) {
             ByteBuffer out = ByteBuffer.allocateDirect(40).order(order);
             byte[] statuses = new byte[2];
             READER.gather(plan, keys, out.position(8), statuses, null);
@@ -231,7 +231,7 @@ class BufferReadsTest extends Behaviours {
     }
 
     @Test
-    void aBatchIsPackedAndArraysAreAView() {
+    void batchIsPackedAndConvertsToArrays() {
         PackedValues values = READER.getMany(TEXT, Keys.of(ONE, NONE, NULLS, ONE));
         byte[][] arrays = values.toArrays();
         assertEquals(4, arrays.length);
@@ -241,7 +241,7 @@ class BufferReadsTest extends Behaviours {
     }
 
     @Test
-    void nativeInfoSaysHowItCrossesAndWhy() {
+    void nativeInfoNamesTheCrossingAndItsReason() {
         NativeInfo info = Forebay.nativeInfo();
         boolean isJni = Native.CALLS.getClass().getSimpleName().equals("JniCalls");
         assertEquals(isJni ? "jni" : "foreign functions", info.crossing());

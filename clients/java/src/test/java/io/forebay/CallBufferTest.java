@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 
 class CallBufferTest {
     @Test
-    void aBufferThatIsInUseIsGivenToNobodyElse() {
+    void bufferInUseIsNotTakenAgain() {
         CallBuffer one = CallBuffer.take();
         CallBuffer two = CallBuffer.take();
         assertNotSame(one, two);
@@ -21,7 +21,7 @@ class CallBufferTest {
     }
 
     @Test
-    void structsAreZeroAlsoInMemoryThatWasUsedBefore() {
+    void structsAreZeroInReusedMemory() {
         CallBuffer call = CallBuffer.take();
         for (int round = 0; round < 2; round++) {
             for (int bytes : new int[] {40, 100_000}) {

@@ -17,7 +17,7 @@ class ConditionBehavioursTest extends Behaviours {
     private static final Key K = Key.of("k");
 
     @Test
-    void incrementsExact() throws Exception {
+    void concurrentIncrementsAddUpExactly() throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(8);
         try (OpenStore at = open()) {
             List<Future<?>> running = new ArrayList<>();
@@ -40,7 +40,7 @@ class ConditionBehavioursTest extends Behaviours {
     }
 
     @Test
-    void minMaxAndLists() {
+    void minMaxAndListMergesTakeEffect() {
         try (OpenStore at =
                 open(
                         KeyType.STRING,
@@ -65,7 +65,7 @@ class ConditionBehavioursTest extends Behaviours {
     }
 
     @Test
-    void ifAbsentRace() throws Exception {
+    void ifAbsentRaceHasExactlyOneWinner() throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(6);
         try (OpenStore at = open()) {
             List<Future<WriteOutcome>> racing = new ArrayList<>();
@@ -96,8 +96,8 @@ class ConditionBehavioursTest extends Behaviours {
     }
 
     @Test
-    void ifVersion() {
-        StoreOptions versioned = StoreOptions.DEFAULT.versioned(true);
+    void ifVersionAppliesOnlyToTheGivenVersion() {
+        StoreOptions versioned = StoreOptions.builder().versioned(true).build();
         try (OpenStore at =
                 open(
                         KeyType.STRING,
@@ -116,7 +116,7 @@ class ConditionBehavioursTest extends Behaviours {
     }
 
     @Test
-    void ifNewer() {
+    void ifNewerAppliesOnlyALargerValue() {
         try (OpenStore at = open()) {
             WriteOutcome first = at.store().upsert(K).set("a", 5).set("b", 1).ifNewer("a").send();
             assertEquals(WriteOutcome.Result.APPLIED, first.result());
@@ -133,13 +133,14 @@ class ConditionBehavioursTest extends Behaviours {
     }
 
     @Test
-    void storeAdministration() {
+    void storesAreCreatedDescribedAlteredAndDeleted() {
         StoreOptions given =
-                StoreOptions.DEFAULT
+                StoreOptions.builder()
                         .ttl(Duration.ofSeconds(90))
                         .versioned(true)
                         .heartbeat(Duration.ofMillis(1_500))
-                        .logWindow(Duration.of(3_000_001, ChronoUnit.MICROS));
+                        .logRetention(Duration.of(3_000_001, ChronoUnit.MICROS))
+                        .build();
         try (OpenStore at =
                 open(
                         KeyType.STRING,
@@ -165,9 +166,9 @@ class ConditionBehavioursTest extends Behaviours {
             List<Alteration> drop = List.of(Alteration.dropField("b"));
             refused(ConflictException.class, () -> CLIENT.alterStore(at.name(), 1, drop));
             assertEquals(given, setOptions(at.name(), altered.options()));
-            StoreOptions whole = given.logWindow(null);
+            StoreOptions whole = given.toBuilder().logRetention(null).build();
             assertEquals(whole, setOptions(at.name(), whole));
-            StoreOptions negative = given.logWindow(Duration.ofSeconds(-1));
+            StoreOptions negative = given.toBuilder().logRetention(Duration.ofSeconds(-1)).build();
             invalid(() -> setOptions(at.name(), negative));
             CLIENT.deleteStore(at.name());
             refused(NotFoundException.class, () -> CLIENT.describeStore(at.name()));

@@ -16,21 +16,24 @@ import org.junit.jupiter.api.Test;
 class EventBehavioursTest extends Behaviours {
     private static final Key U = Key.of("u");
     private static final StoreOptions RETAINING =
-            StoreOptions.DEFAULT.logWindow(Duration.ofHours(1)).logBytes(1L << 40);
+            StoreOptions.builder()
+                    .logRetention(Duration.ofHours(1))
+                    .logRetentionBytes(1L << 40)
+                    .build();
 
     /**
      * Creates a stream of orders: a time, a required city, one of two devices, a class of one to
      * three.
      */
     private static Store orders() {
-        FieldSpec city = new FieldSpec("city", FieldType.STRING).required();
-        FieldSpec device = new FieldSpec("device", FieldType.STRING, "phone", null);
+        FieldSpec city = FieldSpec.of("city", FieldType.STRING).required();
+        FieldSpec device = FieldSpec.of("device", FieldType.STRING).fallback("phone");
         StoreSpec spec =
                 StoreSpec.stream(Node.name(), KeyType.STRING, 3)
                         .field("at", FieldType.TIMESTAMP)
                         .field(city.index(ColumnIndex.EXACT))
-                        .field(device.allowing(List.of("phone", "desktop")))
-                        .field(new FieldSpec("class", FieldType.INT32).allowing(List.of(1, 2L, 3)))
+                        .field(device.allowed(List.of("phone", "desktop")))
+                        .field(FieldSpec.of("class", FieldType.INT32).allowed(List.of(1, 2L, 3)))
                         .eventTime("at")
                         .options(RETAINING);
         return CLIENT.createStore(spec);
@@ -45,7 +48,7 @@ class EventBehavioursTest extends Behaviours {
     }
 
     @Test
-    void streamDefinition() {
+    void streamIsDescribedAsCreatedAndAltered() {
         Store orders = orders();
         Definition definition = orders.definition();
         assertTrue(definition.isStream());
@@ -60,7 +63,7 @@ class EventBehavioursTest extends Behaviours {
         assertEquals(List.of(1, 2, 3), column(definition, "class").allowed());
         assertEquals(definition, CLIENT.describeStore(orders.name()));
         assertTrue(CLIENT.listStores().contains(definition));
-        StoreOptions other = StoreOptions.DEFAULT.logBytes(1);
+        StoreOptions other = StoreOptions.builder().logRetentionBytes(1).build();
         alter(orders, Alteration.setOptions(other));
         ColumnIndex range = ColumnIndex.RANGE;
         Definition altered = alter(orders, Alteration.setRules("class", true, List.of(4L), range));
@@ -74,11 +77,12 @@ class EventBehavioursTest extends Behaviours {
         assertEquals(Optional.of("class"), refusal.field());
         StoreSpec noTime = StoreSpec.stream(Node.name(), KeyType.STRING, 3).eventTime("at");
         invalid(() -> CLIENT.createStore(noTime));
-        invalid(() -> alter(orders, Alteration.setOptions(other.logBytes(-1))));
+        StoreOptions negative = StoreOptions.builder().logRetentionBytes(-1).build();
+        invalid(() -> alter(orders, Alteration.setOptions(negative)));
     }
 
     @Test
-    void streamInserts() {
+    void streamAppendsEveryEventWithItsOwnToken() {
         Store orders = orders();
         Key user = Key.of("user-1");
         WriteOutcome first = orders.insert(user).set("city", "Rome").set("class", 2).send();
@@ -98,7 +102,7 @@ class EventBehavioursTest extends Behaviours {
             }
             summary = stream.flush();
         }
-        assertEquals(100, summary.settled());
+        assertEquals(100, summary.resolved());
         assertEquals(0, summary.failed());
     }
 
@@ -107,7 +111,7 @@ class EventBehavioursTest extends Behaviours {
     }
 
     @Test
-    void streamRefusals() {
+    void streamRefusesEventsAgainstItsRules() {
         Store orders = orders();
         refusedAt("city", orders.insert(U));
         refusedAt("city", orders.insert(U).setNull("city"));

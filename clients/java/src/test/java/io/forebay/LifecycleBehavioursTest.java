@@ -31,7 +31,7 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void closeTwice() {
+    void secondCloseChangesNothing() {
         OpenStore at = open();
         at.reader().close();
         at.reader().close();
@@ -41,7 +41,7 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void useAfterClose() {
+    void callsAfterCloseAreClosed() {
         OpenStore at = open();
         ForebayClient client = ForebayClient.connect(Node.sharedAddress());
         Store store = client.store(at.name());
@@ -49,7 +49,7 @@ class LifecycleBehavioursTest extends Behaviours {
         ForebayReader reader = at.reader();
         FieldHandle a = reader.field("a");
         FieldHandle s = reader.field("s");
-        GatherPlan plan = reader.planDoubles(List.of(new GatherField("a")), true);
+        GatherPlan plan = reader.planGatherDoubles(List.of(new GatherField("a")), true);
         DocumentScan scan = reader.scan();
         WriteStream stream = store.writeStream();
         reader.close();
@@ -66,7 +66,7 @@ class LifecycleBehavioursTest extends Behaviours {
                         () -> reader.getMany(s, Keys.of(K)),
                         () -> reader.getDocuments(Keys.of(K)),
                         () -> reader.gather(plan, Keys.of(K), new double[1], null, null),
-                        () -> reader.planFloats(List.of(new GatherField("a")), true),
+                        () -> reader.planGatherFloats(List.of(new GatherField("a")), true),
                         () -> reader.field("a"),
                         () -> reader.partitionOf(K),
                         reader::scan,
@@ -93,7 +93,7 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void closeDuringReads() throws Exception {
+    void closeEndsConcurrentReadsWithAnswerOrClosed() throws Exception {
         OpenStore at = open();
         Batch batch = at.store().batch();
         List<Key> all = new ArrayList<>();
@@ -106,7 +106,7 @@ class LifecycleBehavioursTest extends Behaviours {
         Keys keys = Keys.of(all);
         FieldHandle a = reader.field("a");
         FieldHandle s = reader.field("s");
-        GatherPlan plan = reader.planDoubles(List.of(new GatherField("a")), true);
+        GatherPlan plan = reader.planGatherDoubles(List.of(new GatherField("a")), true);
         double[][] matrices = new double[10][KEYS];
         AtomicBoolean closing = new AtomicBoolean();
         List<Runnable> reads =
@@ -152,7 +152,7 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void readerRestart() {
+    void reopenedReaderAnswersAsBefore() {
         try (OpenStore at = open()) {
             at.after(at.store().put(K).set("a", 1).send()).getDocument(K);
             at.reader().close();
@@ -165,10 +165,10 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void restartFromCheckpoint() {
+    void readerRestartsFromItsCheckpoints() {
         try (OpenStore at = open()) {
             ReaderOptions options =
-                    ReaderOptions.builder(at.name()).checkpoints(folder.resolve("kept")).build();
+                    ReaderOptions.builder(at.name()).checkpointDir(folder.resolve("kept")).build();
             for (int place = 0; place < KEYS; place++) {
                 at.store().upsert(Key.of("k" + place)).increment("a", 1).send();
             }
@@ -203,7 +203,7 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void serverRestart() {
+    void readerSurvivesAServerRestart() {
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
             String name = Node.name();
@@ -230,7 +230,7 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void manyThreadsOneReader() throws Exception {
+    void manyThreadsShareOneReader() throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(8);
         try (OpenStore at = open()) {
             at.after(at.store().put(K).set("a", 0).set("b", 0).send()).getDocument(K);
@@ -269,7 +269,7 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void unreachableServer() {
+    void unreachableServerIsUnavailableInTime() {
         String nowhere;
         Duration deadline = Duration.ofMillis(500);
         try (Node node = Node.own();
@@ -294,7 +294,7 @@ class LifecycleBehavioursTest extends Behaviours {
     }
 
     @Test
-    void typedErrors() {
+    void errorsCarryClassContextAndAdvice() {
         List<String> names = new ArrayList<>();
         for (ErrorCode code : ErrorCode.values()) {
             assertEquals(code, ErrorCode.of(code.number()));

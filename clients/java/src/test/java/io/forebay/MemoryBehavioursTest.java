@@ -83,7 +83,7 @@ class MemoryBehavioursTest extends Behaviours {
     }
 
     @Test
-    void inMemoryReady() {
+    void inMemoryReaderIsReadyWithItsRows() {
         Write[] rows =
                 IntStream.range(0, 100)
                         .mapToObj(place -> row("k" + place).set("a", place))
@@ -106,8 +106,8 @@ class MemoryBehavioursTest extends Behaviours {
     }
 
     @Test
-    void inMemoryWrites() {
-        StoreSpec versioned = spec().options(StoreOptions.DEFAULT.versioned(true));
+    void inMemoryWritesHaveTheMeaningOfStoreWrites() {
+        StoreSpec versioned = spec().options(StoreOptions.builder().versioned(true).build());
         try (InMemoryReader reader = ForebayReader.inMemory(versioned, row("k").set("a", 1))) {
             Store store = reader.asStore();
             Key key = Key.of("k");
@@ -153,7 +153,7 @@ class MemoryBehavioursTest extends Behaviours {
     }
 
     @Test
-    void inMemoryClock() {
+    void inMemoryClockMovesOnlyOnRequest() {
         Write row = row("k").set("a", 1).ttl(Duration.ofSeconds(10));
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row)) {
             Instant began = reader.clock();
@@ -176,7 +176,7 @@ class MemoryBehavioursTest extends Behaviours {
     }
 
     @Test
-    void inMemoryAlterations() {
+    void inMemoryReaderAcceptsAlterations() {
         StoreSpec spec =
                 StoreSpec.documents("memory", KeyType.STRING, 2)
                         .field("x_a", FieldType.INT32)
@@ -192,7 +192,7 @@ class MemoryBehavioursTest extends Behaviours {
                             List.of(
                                     Alteration.renameField("y", "z"),
                                     Alteration.widenField("z", FieldType.INT64),
-                                    Alteration.addField(new FieldSpec("n", FieldType.STRING)),
+                                    Alteration.addField(FieldSpec.of("n", FieldType.STRING)),
                                     Alteration.dropFieldsByPrefix("x_")));
             assertEquals(altered.version(), reader.schemaVersion());
             assertEquals(Map.of("z", 3L), found(reader, "k"));
@@ -221,7 +221,7 @@ class MemoryBehavioursTest extends Behaviours {
      * Gathers the field a with the default 5 for the keys k and l; asserts that neither answers.
      */
     private static void gathersNothing(InMemoryReader reader, Reads reads, KeyStatus status) {
-        try (GatherPlan plan = reader.planLongs(List.of(new GatherField("a", 5)), false)) {
+        try (GatherPlan plan = reader.planGatherLongs(List.of(new GatherField("a", 5)), false)) {
             long[] values = {7, 7};
             byte[] statuses = new byte[2];
             byte[] cells = {9, 9};
@@ -234,7 +234,7 @@ class MemoryBehavioursTest extends Behaviours {
     }
 
     @Test
-    void inMemoryNotReady() throws Exception {
+    void inMemoryReaderSimulatesNotReady() throws Exception {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
             reader.simulate(SimulatedState.notReady());
             assertFalse(reader.status().isReady());
@@ -257,7 +257,7 @@ class MemoryBehavioursTest extends Behaviours {
     }
 
     @Test
-    void inMemoryStale() {
+    void inMemoryReaderSimulatesStaleness() {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
             reader.simulate(SimulatedState.stale(HOUR));
             assertFalse(reader.status().isReady());
@@ -280,7 +280,7 @@ class MemoryBehavioursTest extends Behaviours {
     }
 
     @Test
-    void inMemoryClosed() {
+    void inMemoryReaderSimulatesClosed() {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
             FieldHandle a = reader.field("a");
             Key key = Key.of("k");
@@ -317,7 +317,7 @@ class MemoryBehavioursTest extends Behaviours {
     }
 
     @Test
-    void inMemoryEqualsANode() {
+    void inMemoryReaderAnswersLikeANode() {
         StoreSpec spec =
                 StoreSpec.documents(Node.name(), KeyType.STRING, 4)
                         .field("visits", FieldType.INT64)

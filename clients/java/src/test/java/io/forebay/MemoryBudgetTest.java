@@ -26,7 +26,7 @@ class MemoryBudgetTest extends Behaviours {
     }
 
     @Test
-    void beyondItsBudgetAReaderStopsApplyingAndAnswersOn() {
+    void readerOverItsBudgetStopsApplyingAndKeepsAnswering() {
         StoreSpec spec = large();
         byte[] value = new byte[1 << 10];
         Arrays.fill(value, (byte) 7);
@@ -34,7 +34,7 @@ class MemoryBudgetTest extends Behaviours {
         Store store = CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(options)) {
             reader.awaitReady(PATIENCE);
-            assertEquals(BUDGET, reader.metrics().memoryBudget().orElseThrow());
+            assertEquals(BUDGET, reader.metrics().memoryLimit().orElseThrow());
             Token last = null;
             for (int number = 0; number < DOCUMENTS; number++) {
                 last = store.put(Key.of(number)).set("raw", value).send().token();
@@ -43,11 +43,11 @@ class MemoryBudgetTest extends Behaviours {
             refused(
                     DeadlineExceededException.class,
                     () -> reader.awaitToken(all, Duration.ofSeconds(1)));
-            Node.eventually("it says why", () -> partition(reader).trouble() != null);
+            Node.eventually("it says why", () -> partition(reader).lastError() != null);
             ReaderStatus.Partition halted = partition(reader);
             assertEquals(ReaderStatus.Phase.SERVING, halted.phase());
-            assertTrue(halted.trouble().startsWith("LimitExceeded: "), halted.trouble());
-            assertTrue(halted.trouble().contains("raise the reader's memory budget"));
+            assertTrue(halted.lastError().startsWith("LimitExceeded: "), halted.lastError());
+            assertTrue(halted.lastError().contains("raise the reader's memory budget"));
             // The applied documents are visible, as of one position, and nothing after it.
             int applied = (int) halted.documents();
             assertTrue(applied > DOCUMENTS / 10 && applied < DOCUMENTS, "applied " + applied);
@@ -71,12 +71,12 @@ class MemoryBudgetTest extends Behaviours {
     }
 
     @Test
-    void withoutABudgetThereIsADefault() {
+    void readerWithoutABudgetGetsADefault() {
         StoreSpec spec = large();
         CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(spec.name())) {
             reader.awaitReady(PATIENCE);
-            assertTrue(reader.metrics().memoryBudget().orElseThrow() > BUDGET);
+            assertTrue(reader.metrics().memoryLimit().orElseThrow() > BUDGET);
         }
         ReaderOptions negative = ReaderOptions.builder(spec.name()).memoryLimit(-1).build();
         invalid(() -> CLIENT.reader(negative));

@@ -104,18 +104,18 @@ class PackagedJarTest {
     }
 
     @Test
-    void theseTestsRunOnTheJarAndCrossAsItsJavaCan() throws Exception {
+    void testsRunOnTheJarWithTheBestCrossingOfTheirJdk() throws Exception {
         assertTrue(origin(ForebayClient.class).toString().endsWith(".jar"));
         assertEquals(expectedCrossing(), Native.CALLS.getClass().getSimpleName());
     }
 
     @Test
-    void aProgramNeedsNothingButTheJarAndPrintsNothing(@TempDir Path folder) throws Exception {
+    void programNeedsOnlyTheJarAndPrintsNothingElse(@TempDir Path folder) throws Exception {
         assertEquals(expectedCrossing() + " 41", run(folder));
     }
 
     @Test
-    void aLibraryThatCannotBeLoadedIsNamedWithItsCause(@TempDir Path folder) throws Exception {
+    void unloadableLibraryIsNamedWithItsCause(@TempDir Path folder) throws Exception {
         String machine = failure(folder, "-Dos.arch=riscv64");
         assertTrue(machine.contains("linux-riscv64"), machine);
         assertTrue(machine.contains("no library for this system and architecture"), machine);
@@ -130,7 +130,7 @@ class PackagedJarTest {
     }
 
     @Test
-    void aLibraryThatNeedsANewerLibcNamesIt(@TempDir Path folder) throws Exception {
+    void libraryThatNeedsANewerLibcNamesTheLibc(@TempDir Path folder) throws Exception {
         // A copy of the library that requires a libc version that does not exist.
         String place = "/io/forebay/native/linux-amd64/libforebay_ffi.so";
         Path newer = folder.resolve("libnewer.so");
@@ -148,7 +148,7 @@ class PackagedJarTest {
     }
 
     @Test
-    void aLibraryOfAnotherReleaseIsNamedWithBothVersions() {
+    void libraryOfAnotherReleaseIsNamedWithBothVersions() {
         Native.requireVersion(NativeCalls.VERSION);
         UpgradeNeededException refused =
                 assertThrows(
@@ -161,7 +161,7 @@ class PackagedJarTest {
     }
 
     @Test
-    void jniCanBeAskedFor(@TempDir Path folder) throws Exception {
+    void jniCanBeRequested(@TempDir Path folder) throws Exception {
         assertEquals("JniCalls 41", run(folder, "-Dforebay.native.crossing=jni"));
     }
 }

@@ -33,7 +33,7 @@ class ReadBehavioursTest extends Behaviours {
     private static final long PUSHED = 1000;
 
     @Test
-    void absentNullEmpty() {
+    void absentNullAndEmptyDiffer() {
         try (OpenStore at =
                 open(
                         KeyType.STRING,
@@ -62,7 +62,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void getIntoABuffer() {
+    void getCopiesAValueIntoTheCallersBuffer() {
         try (OpenStore at =
                 open(
                         KeyType.STRING,
@@ -110,7 +110,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void ttlExact() {
+    void documentExpiresExactlyAtItsTime() {
         try (OpenStore at = open()) {
             at.store().put(K).set("a", 1).ttl(TTL).send();
             Reads reads = at.after(at.store().upsert(K).set("b", 2).send());
@@ -123,7 +123,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void ttlOfField() {
+    void fieldExpiresAtItsOwnTime() {
         try (OpenStore at = open()) {
             FieldHandle a = at.reader().field("a");
             Instant sent = Instant.now();
@@ -146,7 +146,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void afterToken() {
+    void readAfterATokenWaitsForItsWrite() {
         try (OpenStore at = open();
                 OpenStore other = open()) {
             for (int value = 0; value < 20; value++) {
@@ -170,7 +170,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void latestRead() {
+    void latestReadSeesEveryAcknowledgedWrite() {
         try (OpenStore at = open()) {
             for (int value = 0; value < 20; value++) {
                 at.store().upsert(K).set("a", value).send();
@@ -180,8 +180,8 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void maxStaleness() {
-        StoreOptions quick = StoreOptions.DEFAULT.heartbeat(Duration.ofMillis(200));
+    void readBeyondItsStalenessBoundIsStale() {
+        StoreOptions quick = StoreOptions.builder().heartbeat(Duration.ofMillis(200)).build();
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
             String name = Node.name();
@@ -217,7 +217,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void readinessAndStatus() {
+    void readyReaderReportsStatusAndMetrics() {
         try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 30; place++) {
@@ -234,15 +234,15 @@ class ReadBehavioursTest extends Behaviours {
             assertTrue(status.isReady());
             assertEquals(at.name(), status.store());
             assertEquals(ReaderStatus.Phase.SERVING, status.phase());
-            assertEquals(100, status.percent());
+            assertEquals(100, status.bootstrapPercent());
             assertNotNull(status.age());
             assertEquals(4, status.partitions().size());
             long documents = 0;
             for (ReaderStatus.Partition one : status.partitions()) {
                 assertEquals(ReaderStatus.Phase.SERVING, one.phase());
-                assertEquals(one.end() - one.offsetApplied(), one.lagRecords());
+                assertEquals(one.endOffset() - one.offsetApplied(), one.lagRecords());
                 assertTrue(one.offsetApplied() > 0);
-                assertNull(one.trouble());
+                assertNull(one.lastError());
                 documents += one.documents();
             }
             assertEquals(30, documents);
@@ -250,7 +250,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void partitionFilter() {
+    void filteredReaderAnswersOnlyItsPartitions() {
         try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 20; place++) {
@@ -285,7 +285,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void verifiedWithItsNode() throws Exception {
+    void readerIsVerifiedWithItsNode() throws Exception {
         try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 200; place++) {
@@ -315,7 +315,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void bootstrapFromTheStart() {
+    void readerOpenedLaterFindsEarlierWrites() {
         try (OpenStore at = open()) {
             for (int value = 0; value < 10; value++) {
                 at.store().upsert(Key.of("k" + value % 3)).increment("a", 1).send();
@@ -333,11 +333,11 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void bootstrapFromASnapshot() {
+    void readerBootstrapsFromASnapshot() {
         StoreSpec spec =
                 StoreSpec.documents(Node.name(), KeyType.INT64, 2)
                         .field("a", FieldType.INT64)
-                        .options(StoreOptions.DEFAULT.logWindow(Duration.ZERO));
+                        .options(StoreOptions.builder().logRetention(Duration.ZERO).build());
         try (Node node = Node.withSnapshots();
                 ForebayClient client = node.connect()) {
             Store store = client.createStore(spec);
@@ -367,7 +367,7 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void pushedVersion() throws IOException {
+    void readerAnswersFromTheLiveVersion() throws IOException {
         StoreSpec spec =
                 StoreSpec.documents(Node.name(), KeyType.INT64, 2).field("a", FieldType.INT64);
         try (Node node = Node.withSnapshots();
@@ -383,7 +383,7 @@ class ReadBehavioursTest extends Behaviours {
             Path file = Files.writeString(node.folder().resolve("pushed.csv"), rows);
             String of = "--store=" + spec.name();
             String[] push = {"push", of, "--key=id", file.toString()};
-            String[] back = {"versions", "live", of, "1"};
+            String[] back = {"version", "rollback", of};
             String[] move = {"push", of, "--key=id", file.toString(), "--partitions=3"};
             try (ForebayReader reader = client.reader(spec.name())) {
                 reader.awaitReady(PATIENCE);

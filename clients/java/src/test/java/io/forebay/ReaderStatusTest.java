@@ -15,7 +15,7 @@ class ReaderStatusTest {
     }
 
     @Test
-    void whatIsFetchedComesBeforeAllOfIt() {
+    void fetchedBytesPrecedeTotalBytes() {
         ReaderStatus.SnapshotDownload begun = ReaderStatus.SnapshotDownload.unpack(packed(0, 9));
         assertEquals(new ReaderStatus.SnapshotDownload(0, 9), begun);
         assertEquals(

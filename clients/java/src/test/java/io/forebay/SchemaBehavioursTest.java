@@ -24,14 +24,14 @@ class SchemaBehavioursTest extends Behaviours {
     }
 
     @Test
-    void addFieldLive() {
+    void fieldAddedUnderAnOpenReaderIsReadable() {
         try (OpenStore at = open()) {
             List<Integer> told = new CopyOnWriteArrayList<>();
             at.store().put(K).set("a", 1).send();
             at.latest().getDocument(K);
             int before = at.reader().schemaVersion();
             at.reader().onSchemaChange(definition -> told.add(definition.version()));
-            alter(at, Alteration.addField(new FieldSpec("new", FieldType.INT64)));
+            alter(at, Alteration.addField(FieldSpec.of("new", FieldType.INT64)));
             Node.eventually("the callback is told", () -> told.equals(List.of(before + 1)));
             assertEquals(before + 1, at.reader().schemaVersion());
             FieldHandle added = at.reader().field("new");
@@ -42,13 +42,13 @@ class SchemaBehavioursTest extends Behaviours {
     }
 
     @Test
-    void dropField() {
+    void droppedFieldIsAbsentInEveryDocument() {
         try (OpenStore at = open()) {
             FieldHandle before = at.reader().field("a");
             assertEquals(1, at.after(at.store().put(K).set("a", 1).send()).getLong(before, K, -1));
             alter(at, Alteration.dropField("a"));
             assertEquals(Presence.ABSENT, at.reader().presence(before, K));
-            alter(at, Alteration.addField(new FieldSpec("a", FieldType.INT64)));
+            alter(at, Alteration.addField(FieldSpec.of("a", FieldType.INT64)));
             FieldHandle again = at.reader().field("a");
             assertEquals(Presence.ABSENT, at.reader().presence(again, K));
             Reads reads = at.after(at.store().upsert(K).set("a", 2).send());
@@ -58,7 +58,7 @@ class SchemaBehavioursTest extends Behaviours {
     }
 
     @Test
-    void dropFieldsByPrefix() {
+    void dropByPrefixDropsOnlyMatchingFields() {
         try (OpenStore at =
                 open(
                         KeyType.STRING,
@@ -75,7 +75,7 @@ class SchemaBehavioursTest extends Behaviours {
     }
 
     @Test
-    void dropAll() {
+    void dropAllMakesEveryDocumentAbsent() {
         try (OpenStore at = open()) {
             at.after(at.store().put(K).set("a", 1).send()).getDocument(K);
             alter(at, Alteration.dropAll());
@@ -86,7 +86,7 @@ class SchemaBehavioursTest extends Behaviours {
     }
 
     @Test
-    void renameUnderAHandle() {
+    void handleSurvivesARenameOfItsField() {
         try (OpenStore at = open()) {
             FieldHandle before = at.reader().field("a");
             at.after(at.store().put(K).set("a", 1).send()).getDocument(K);
@@ -101,7 +101,7 @@ class SchemaBehavioursTest extends Behaviours {
     }
 
     @Test
-    void widenUnderAHandle() {
+    void handleSurvivesAWideningOfItsField() {
         try (OpenStore at = open(KeyType.STRING, 2, spec -> spec.field("n", FieldType.INT32))) {
             FieldHandle narrow = at.reader().field("n");
             at.after(at.store().put(K).set("n", 5).send()).getDocument(K);

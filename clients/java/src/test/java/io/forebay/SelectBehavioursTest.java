@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 class SelectBehavioursTest extends Behaviours {
     /** Orders of three users, and the token of their insert. */
     private record Orders(Store store, Token token) {
-        Selection select() {
+        EventQuery select() {
             return store.select().read(ReadOptions.after(token, PATIENCE));
         }
     }
@@ -27,12 +27,12 @@ class SelectBehavioursTest extends Behaviours {
      * Oslo.
      */
     private static Orders orders() {
-        FieldSpec price = new FieldSpec("price", FieldType.INT64);
+        FieldSpec price = FieldSpec.of("price", FieldType.INT64);
         StoreSpec spec =
                 StoreSpec.stream(Node.name(), KeyType.STRING, 3)
                         .field("at", FieldType.TIMESTAMP)
-                        .field(new FieldSpec("city", FieldType.STRING).index(ColumnIndex.EXACT))
-                        .field(new FieldSpec("class", FieldType.INT32).index(ColumnIndex.EXACT))
+                        .field(FieldSpec.of("city", FieldType.STRING).index(ColumnIndex.EXACT))
+                        .field(FieldSpec.of("class", FieldType.INT32).index(ColumnIndex.EXACT))
                         .field(price.index(ColumnIndex.RANGE))
                         .field("note", FieldType.STRING)
                         .field("tags", FieldType.list(FieldType.STRING))
@@ -64,26 +64,27 @@ class SelectBehavioursTest extends Behaviours {
         return Instant.ofEpochSecond(n);
     }
 
-    private static void found(Selection selection, long... seconds) {
-        List<SelectedEvent> events = selection.send().events();
+    private static void found(EventQuery query, long... seconds) {
+        List<Event> events = query.send().events();
         List<Long> found = events.stream().map(event -> event.time().getEpochSecond()).toList();
         assertEquals(LongStream.of(seconds).boxed().toList(), found);
     }
 
     @Test
-    void selectByKey() {
+    void selectByKeyReturnsTheEventsOfTheKey() {
         Orders orders = orders();
         Key user = Key.of("user-1");
-        SelectResult selected = orders.select().key(user).send();
-        List<String> names = selected.columns().stream().map(SelectResult.Column::name).toList();
+        EventQueryResult selected = orders.select().key(user).send();
+        List<String> names =
+                selected.columns().stream().map(EventQueryResult.Column::name).toList();
         assertEquals(List.of("at", "city", "class", "price", "note", "tags"), names);
         assertEquals(FieldType.INT32, selected.columns().get(2).type());
-        SelectedEvent first = selected.events().get(0);
-        SelectedEvent second = selected.events().get(1);
+        Event first = selected.events().get(0);
+        Event second = selected.events().get(1);
         long[] seconds = {1, 4, 7, 10};
         assertEquals(seconds.length, selected.events().size());
         for (int place = 0; place < seconds.length; place++) {
-            SelectedEvent event = selected.events().get(place);
+            Event event = selected.events().get(place);
             assertEquals(user, event.key());
             assertEquals(second(seconds[place]), event.time());
             assertTrue(event.appendTime().isAfter(event.time()));
@@ -102,12 +103,12 @@ class SelectBehavioursTest extends Behaviours {
     }
 
     @Test
-    void selectByIndex() {
+    void selectByValueReturnsEventsWithTheValue() {
         Orders orders = orders();
         found(orders.select().equal("class", 2), 2, 6, 10);
         found(orders.select().equal("class", 2L), 2, 6, 10);
         found(orders.select().equal("city", "Bern"));
-        SelectResult rome = orders.select().equal("city", "Rome").columns("price").send();
+        EventQueryResult rome = orders.select().equal("city", "Rome").columns("price").send();
         assertEquals(List.of("price"), rome.columns().stream().map(it -> it.name()).toList());
         assertEquals(6, rome.events().size());
         assertEquals(20, rome.events().get(1).columns().getLong("price", -1));
@@ -115,52 +116,52 @@ class SelectBehavioursTest extends Behaviours {
     }
 
     @Test
-    void selectByRange() {
+    void selectByRangeReturnsEventsBetweenTwoValues() {
         Orders orders = orders();
         found(orders.select().between("price", 20, 70), 2, 4, 6, 9);
         found(orders.select().between("price", null, 20), 0, 7);
         found(orders.select().between("price", 100L, null), 5, 10);
-        Selection all = orders.select().between("price", null, null);
+        EventQuery all = orders.select().between("price", null, null);
         found(all, LongStream.range(0, 11).toArray());
         found(orders.select().between("price", 41, 60));
     }
 
     @Test
-    void selectOrdered() {
+    void orderedSelectReturnsTheFirstEvents() {
         Orders orders = orders();
         found(orders.select().orderBy("price"), 0, 7, 2, 9, 4, 6, 1, 8, 3, 10, 5, 11);
-        Selection falling = orders.select().orderBy("price").descending();
+        EventQuery falling = orders.select().orderBy("price").descending();
         found(falling, 5, 10, 3, 8, 1, 6, 4, 9, 2, 7, 0, 11);
         found(falling.limit(3), 5, 10, 3);
-        Selection ofOne = orders.select().key(Key.of("user-1")).orderBy("price").columns("city");
+        EventQuery ofOne = orders.select().key(Key.of("user-1")).orderBy("price").columns("city");
         found(ofOne, 7, 4, 1, 10);
         assertEquals(Set.of("city"), ofOne.send().events().get(0).columns().fields());
     }
 
     @Test
-    void selectInATimeSpan() {
+    void selectByTimeReturnsTheEventsOfTheSpan() {
         Orders orders = orders();
-        Selection span = orders.select().from(second(3)).to(second(6));
+        EventQuery span = orders.select().start(second(3)).end(second(6));
         found(span, 3, 4, 5);
         found(span.descending(), 5, 4, 3);
-        found(orders.select().from(second(10)), 10, 11);
-        found(orders.select().to(second(2)), 0, 1);
-        found(orders.select().key(Key.of("user-1")).from(second(4)).to(second(10)), 4, 7);
+        found(orders.select().start(second(10)), 10, 11);
+        found(orders.select().end(second(2)), 0, 1);
+        found(orders.select().key(Key.of("user-1")).start(second(4)).end(second(10)), 4, 7);
         found(orders.select().descending().limit(2), 11, 10);
         found(orders.select(), LongStream.range(0, 12).toArray());
     }
 
     private static <E extends ForebayException> void refusedAt(
-            Class<E> type, @Nullable String column, Store store, Selection selection) {
-        E refusal = refused(type, selection::send);
+            Class<E> type, @Nullable String column, Store store, EventQuery query) {
+        E refusal = refused(type, query::send);
         assertEquals(Optional.of(store.name()), refusal.store());
         assertEquals(Optional.ofNullable(column), refusal.field());
     }
 
     @Test
-    void selectRefusals() {
+    void invalidSelectsAreRefused() {
         Store orders = orders().store();
-        for (Selection unknown :
+        for (EventQuery unknown :
                 List.of(
                         orders.select().columns("price", "colour"),
                         orders.select().equal("colour", "red"),
@@ -177,7 +178,7 @@ class SelectBehavioursTest extends Behaviours {
         refusedAt(invalid, "tags", orders, orders.select().orderBy("tags"));
         refusedAt(invalid, null, orders, orders.select().key(Key.of(7)));
         refusedAt(invalid, null, orders, orders.select().key(Key.of("a").within(Key.of("b"))));
-        Selection two = orders.select().key(Key.of("user-1")).equal("city", "Rome");
+        EventQuery two = orders.select().key(Key.of("user-1")).equal("city", "Rome");
         refusedAt(invalid, null, orders, two);
         invalid(() -> orders.select().limit(-1));
         limited(10_000, 10_001, () -> orders.select().limit(10_001).send());
@@ -191,17 +192,17 @@ class SelectBehavioursTest extends Behaviours {
     }
 
     @Test
-    void selectAfterToken() {
+    void selectAfterATokenFindsItsEvent() {
         Store orders = orders().store();
         for (int written = 1; written < 4; written++) {
-            Selection own = orders.select().key(Key.of("own"));
-            SelectResult mine = own.read(ReadOptions.after(inserted(orders), PATIENCE)).send();
+            EventQuery own = orders.select().key(Key.of("own"));
+            EventQueryResult mine = own.read(ReadOptions.after(inserted(orders), PATIENCE)).send();
             assertEquals(written, mine.events().size());
-            SelectResult again = own.read(ReadOptions.after(mine.token(), PATIENCE)).send();
+            EventQueryResult again = own.read(ReadOptions.after(mine.token(), PATIENCE)).send();
             assertEquals(written, again.events().size());
         }
         inserted(orders);
-        Selection latest = orders.select().key(Key.of("own")).read(ReadOptions.latest(PATIENCE));
+        EventQuery latest = orders.select().key(Key.of("own")).read(ReadOptions.latest(PATIENCE));
         assertEquals(4, latest.send().events().size());
     }
 }

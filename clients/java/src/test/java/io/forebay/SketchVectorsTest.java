@@ -188,7 +188,7 @@ class SketchVectorsTest {
     }
 
     @Test
-    void sketchesOfOurStatesAreReadByJava() throws IOException {
+    void javaReadsTheSketchesOfOurStates() throws IOException {
         JsonObject held = JsonParser.parseString(Files.readString(path(OURS))).getAsJsonObject();
         int checked = 0;
         for (JsonElement element : held.getAsJsonArray("states")) {
@@ -285,7 +285,7 @@ class SketchVectorsTest {
     }
 
     @Test
-    void sketchesThatRustReadsAreThoseOfJava() throws IOException {
+    void javaSketchesMatchTheGoldenVectors() throws IOException {
         String made = made();
         if (System.getenv("UPDATE_VECTORS") != null) {
             Files.writeString(path(JAVAS), made);

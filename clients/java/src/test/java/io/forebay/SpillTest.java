@@ -79,7 +79,7 @@ class SpillTest extends Behaviours {
 
     private static void readTogether(ForebayReader reader) {
         FieldHandle raw = reader.field("raw");
-        try (GatherPlan plan = reader.planLongs(List.of(new GatherField("n")), false)) {
+        try (GatherPlan plan = reader.planGatherLongs(List.of(new GatherField("n")), false)) {
             for (long first = 0; first < DOCUMENTS; first += READ_TOGETHER) {
                 long[] keys = LongStream.range(first, first + READ_TOGETHER).toArray();
                 byte[][] values = reader.getMany(raw, keys).toArrays();
@@ -94,11 +94,11 @@ class SpillTest extends Behaviours {
     }
 
     @Test
-    void whatHasNoRoomInMemoryIsReadFromDisk() {
+    void documentsBeyondTheMemoryAreReadFromDisk() {
         StoreSpec spec = large();
         ReaderOptions options =
                 ReaderOptions.builder(spec.name())
-                        .checkpoints(folder.resolve("kept"))
+                        .checkpointDir(folder.resolve("kept"))
                         .memoryLimit(BUDGET)
                         .spillLimit(SPILL)
                         .build();
@@ -118,7 +118,7 @@ class SpillTest extends Behaviours {
     }
 
     @Test
-    void spillingNeedsADirectoryAndABoundThatIsNotBelowZero() {
+    void spillingNeedsADirectoryAndANonNegativeLimit() {
         StoreSpec spec = large();
         CLIENT.createStore(spec);
         ReaderOptions.Builder options = ReaderOptions.builder(spec.name());
@@ -129,7 +129,7 @@ class SpillTest extends Behaviours {
         ReaderOptions often = unkept.checkpointInterval(Duration.ofSeconds(1)).build();
         error = invalid(() -> CLIENT.reader(often));
         assertTrue(error.getMessage().contains("directory of the checkpoints"));
-        ReaderOptions negative = options.checkpoints(folder).spillLimit(-1).build();
+        ReaderOptions negative = options.checkpointDir(folder).spillLimit(-1).build();
         invalid(() -> CLIENT.reader(negative));
         try (ForebayReader reader = CLIENT.reader(spec.name())) {
             assertEquals(0, reader.metrics().spillLimit());

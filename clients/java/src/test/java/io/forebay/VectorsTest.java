@@ -43,7 +43,7 @@ class VectorsTest {
     }
 
     @Test
-    void keysLieInTheirPartitions() throws IOException {
+    void keysMapToTheirPartitions() throws IOException {
         String root = System.getProperty("forebay.root");
         String text = Files.readString(Path.of(root, "proto/vectors/partitioning.json"));
         String counts = text.replaceAll("\\s", "");

@@ -38,7 +38,7 @@ class VerificationTest {
     }
 
     @Test
-    void copiesAreTheSameWhereNothingIsLeftToCompare() {
+    void copiesAreEqualOnlyIfNoRangeIsLeftToCompare() {
         assertTrue(Verification.unpack(0, new Unpacker(packed(0, 0).array())).isSame());
         assertFalse(Verification.unpack(0, new Unpacker(packed(1, 0).array())).isSame());
     }

@@ -22,7 +22,7 @@ class WriteBehavioursTest extends Behaviours {
     private static final int VALUE_BYTES_MAX = 16 * 1024 * 1024;
 
     @Test
-    void getAfterPut() {
+    void getReturnsExactlyThePutFields() {
         try (OpenStore at = open()) {
             at.store().put(K).set("a", 1).set("b", 2).send();
             Document found = at.after(at.store().put(K).set("b", 3).send()).getDocument(K);
@@ -32,7 +32,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void getAfterUpsert() {
+    void getReturnsEveryUpsertedField() {
         try (OpenStore at = open()) {
             WriteOutcome written = at.store().upsert(K).set("a", 41).set("s", "Zürich 😀").send();
             assertEquals(WriteOutcome.Result.APPENDED, written.result());
@@ -42,7 +42,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void upsertUnion() {
+    void upsertsOfDifferentFieldsAddUp() {
         try (OpenStore at = open()) {
             at.store().upsert(K).set("a", 1).send();
             Document found = at.after(at.store().upsert(K).set("b", 2).send()).getDocument(K);
@@ -52,7 +52,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void deleteMakesAbsent() {
+    void deleteMakesTheDocumentAbsent() {
         try (OpenStore at = open()) {
             at.store().upsert(K).set("a", 1).send();
             assertNull(at.after(at.store().delete(K).send()).getDocument(K));
@@ -63,7 +63,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void removeField() {
+    void removedFieldIsAbsentAndOthersRemain() {
         try (OpenStore at = open()) {
             at.store().upsert(K).set("a", 1).set("b", 2).send();
             Document found = at.after(at.store().upsert(K).removeField("a").send()).getDocument(K);
@@ -89,7 +89,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void allValueTypes() {
+    void everyValueTypeIsReadAsWritten() {
         try (OpenStore at = open(KeyType.STRING, 2, WriteBehavioursTest::everyType)) {
             Instant time = Instant.ofEpochSecond(1_700_000_000, 123_456_000);
             Instant early = Instant.ofEpochSecond(-1, 999_999_000);
@@ -125,7 +125,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void keyValueStore() {
+    void keyValueStorePutsGetsAndDeletesBytes() {
         try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 2))) {
             FieldHandle value = at.reader().field("value");
             at.store().putValue(K, new byte[] {1, 2}).send();
@@ -138,7 +138,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void everyKeyType() {
+    void documentsAreFoundUnderEveryKeyType() {
         Key[][] all = {
             {Key.of("a"), Key.of("é😀")},
             {Key.of(new byte[] {1}), Key.of(new byte[] {0, 0})},
@@ -160,7 +160,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void partitionedByField() {
+    void partitionKeyIsRequiredWithEveryKey() {
         try (OpenStore at =
                 open(
                         KeyType.STRING,
@@ -186,7 +186,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void emptyKey() {
+    void emptyKeyIsAKey() {
         for (Key empty : List.of(Key.of(""), Key.of(new byte[0]))) {
             try (OpenStore at = open(empty.type(), 2, spec -> spec.field("a", FieldType.INT64))) {
                 Reads reads = at.after(at.store().put(empty).set("a", 5).send());
@@ -197,7 +197,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void largestKey() {
+    void largestKeyIsWrittenAndFound() {
         try (OpenStore at = open()) {
             Key key = Key.of("k".repeat(KEY_BYTES_MAX));
             Reads reads = at.after(at.store().put(key).set("a", 5).send());
@@ -206,7 +206,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void largestValue() {
+    void largestValueIsReadAsWritten() {
         try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 1))) {
             byte[] value = new byte[VALUE_BYTES_MAX];
             for (int place = 0; place < value.length; place++) {
@@ -219,7 +219,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void nonUtf8Key() {
+    void nonUtf8BytesAreAKey() {
         try (OpenStore at = open(KeyType.BYTES, 3, spec -> spec.field("a", FieldType.INT64))) {
             Key raw = Key.of(new byte[] {-1, 0, -64});
             byte[] asText = "\uFFFD\0\uFFFD".getBytes(StandardCharsets.UTF_8);
@@ -233,7 +233,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void batchWrites() {
+    void batchAnswersOneOutcomePerChangeInOrder() {
         try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 50; place++) {
@@ -255,7 +255,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void writeStream() throws Exception {
+    void streamAcknowledgesEveryWriteOnceInOrder() throws Exception {
         int room = 64;
         int writes = 2_000;
         FieldType order = FieldType.list(FieldType.INT64);
@@ -268,7 +268,7 @@ class WriteBehavioursTest extends Behaviours {
             List<CompletableFuture<WriteOutcome>> sent = new ArrayList<>();
             WriteStream.Summary summary;
             try (WriteStream stream =
-                    at.store().writeStream(StreamOptions.DEFAULT.changesMax(room))) {
+                    at.store().writeStream(StreamOptions.builder().changesMax(room).build())) {
                 for (int place = 0; place < writes; place++) {
                     Write write = at.store().upsert(Key.of("k" + place % 10));
                     write.listAppend("order", List.of((long) place), writes).increment("a", 1);
@@ -304,7 +304,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     private static List<Long> counts(WriteStream.Summary summary) {
-        return List.of(summary.settled(), summary.conditionFailed(), summary.failed());
+        return List.of(summary.resolved(), summary.conditionFailed(), summary.failed());
     }
 
     private static Write foreignWrite() {
@@ -314,7 +314,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void unknownStore() {
+    void unknownStoreIsNotFound() {
         for (Runnable call :
                 List.<Runnable>of(() -> CLIENT.store("nobody"), () -> CLIENT.reader("nobody"))) {
             NotFoundException error = refused(NotFoundException.class, call);
@@ -323,14 +323,14 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void unknownField() {
+    void unknownFieldIsNotFound() {
         try (OpenStore at = open()) {
             List<GatherField> fields = List.of(new GatherField("nothing"));
             for (Runnable call :
                     List.<Runnable>of(
                             () -> at.store().upsert(K).set("a", 1).set("nothing", 1).send(),
                             () -> at.reader().field("nothing"),
-                            () -> at.reader().planDoubles(fields, true))) {
+                            () -> at.reader().planGatherDoubles(fields, true))) {
                 NotFoundException error = refused(NotFoundException.class, call);
                 assertEquals("nothing", error.field().orElseThrow());
                 assertEquals(at.name(), error.store().orElseThrow());
@@ -340,7 +340,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void wrongKeyType() {
+    void keyOfAnotherTypeIsRefused() {
         try (OpenStore at = open();
                 OpenStore numbers = open(KeyType.INT64, 1, s -> s.field("a", FieldType.INT64))) {
             for (Key key : List.of(Key.of(7), Key.of(new byte[] {'7'}))) {
@@ -357,7 +357,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void wrongValueType() {
+    void misfittingValueIsRefused() {
         try (OpenStore at = open(KeyType.STRING, 2, WriteBehavioursTest::everyType)) {
             for (Write write :
                     List.of(
@@ -376,7 +376,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void oversizeKey() {
+    void oversizeKeyIsRefused() {
         try (OpenStore at = open()) {
             int size = KEY_BYTES_MAX + 1;
             Key key = Key.of("k".repeat(size));
@@ -387,7 +387,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void oversizeValue() {
+    void oversizeValueIsRefused() {
         try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 1))) {
             int size = VALUE_BYTES_MAX + 1;
             limited(
@@ -397,7 +397,7 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     @Test
-    void oversizeName() {
+    void oversizeNameIsRefused() {
         String name = "n".repeat(256);
         StoreSpec store = StoreSpec.documents(name, KeyType.STRING, 1);
         StoreSpec field =

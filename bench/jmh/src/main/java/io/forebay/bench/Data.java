@@ -92,7 +92,7 @@ public class Data {
         number = reader.field("number", FieldType.INT64);
         line = reader.field("line", FieldType.BYTES);
         // Numbers of documents are below 2^53, so a double holds them exactly.
-        plan = reader.planDoubles(GATHERED.stream().map(GatherField::new).toList(), true);
+        plan = reader.planGatherDoubles(GATHERED.stream().map(GatherField::new).toList(), true);
         choose();
     }
 

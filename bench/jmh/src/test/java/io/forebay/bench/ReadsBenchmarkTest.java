@@ -55,7 +55,7 @@ class ReadsBenchmarkTest {
     }
 
     @Test
-    void aMissIsAnErrorInEachOfThem() throws Exception {
+    void everyBenchmarkFailsOnAMiss() throws Exception {
         Data data = new Data();
         data.documents = 300;
         data.open();

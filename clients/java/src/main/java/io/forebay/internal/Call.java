@@ -111,7 +111,7 @@ public interface Call {
      * Writes the wait of reads.
      *
      * @param reads the reads
-     * @return the address of an fb_read; 0 for reads that wait for nothing
+     * @return the address of an fb_read_options; 0 for reads that wait for nothing
      */
     long read(Reads reads);
 

@@ -1,4 +1,4 @@
-/* The dump: every document of a store, by key and by iteration, one JSON object per line. */
+/* The dump: every document of a store, by key and by scan, one JSON object per line. */
 package io.forebay.demo;
 
 import com.google.gson.Gson;
@@ -25,7 +25,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
-/** The iteration of one store: ratings by key. */
+/** The scan of one store: ratings by key. */
 final class Dump {
     private static final Gson GSON = new GsonBuilder().serializeNulls().create();
 
@@ -44,7 +44,7 @@ final class Dump {
             while (scan.hasNext()) {
                 ScannedDocument seen = scan.next();
                 long key = seen.key().number();
-                line(out, reader.store(), "iteration", key, seen.document());
+                line(out, reader.store(), "scan", key, seen.document());
                 dump.ratings.put(key, seen.document().getLong("rating_count", 0));
             }
         }

@@ -100,6 +100,6 @@ final class Measure {
                                                 ? new GatherField(name, 0)
                                                 : new GatherField(name))
                         .toList();
-        return movies.planDoubles(fields, true);
+        return movies.planGatherDoubles(fields, true);
     }
 }

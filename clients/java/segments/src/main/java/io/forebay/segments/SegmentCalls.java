@@ -22,7 +22,7 @@ final class SegmentCalls {
     private static final int READ_BYTES = 40;
     private static final int WAIT_NO_DISK = 3;
 
-    /** An fb_read of FB_WAIT_NO_DISK, for critical calls. */
+    /** An fb_read_options of FB_WAIT_NO_DISK, for critical calls. */
     private static final long NO_DISK = noDisk();
 
     private static final MethodHandle GET_BYTES = getBytes();

@@ -89,13 +89,13 @@ class CrossingTest {
     }
 
     @Test
-    void theseTestsRunOnTheJars() throws Exception {
+    void testsRunOnTheJars() throws Exception {
         assertTrue(origin(SegmentReads.class).toString().endsWith(".jar"));
         assertTrue(origin(Forebay.class).toString().endsWith(".jar"));
     }
 
     @Test
-    void itReadsBesideEitherCrossing(@TempDir Path folder) throws Exception {
+    void segmentReadsWorkWithEitherCrossing(@TempDir Path folder) throws Exception {
         for (String on : List.of("classes", "modules")) {
             assertEquals("foreign functions: found", run(folder, on));
             assertEquals("jni: found", run(folder, on, "-Dforebay.native.crossing=jni"));

@@ -98,7 +98,7 @@ class SegmentReadsTest {
     }
 
     @Test
-    void aSegmentTakesTheValueOrTheAnswerSaysWhatItNeeds() {
+    void segmentReceivesTheValueOrTheSizeNeeded() {
         List<Reads> all =
                 List.of(
                         NUMBERS,
@@ -136,7 +136,7 @@ class SegmentReadsTest {
     }
 
     @Test
-    void keysAreOfEveryKindAndNoneIsConverted() {
+    void keysOfEveryTypeAreReadWithoutConversion() {
         Map<KeyType, InMemoryReader> readers =
                 Map.of(KeyType.INT64, NUMBERS, KeyType.STRING, TEXTS, KeyType.BYTES, BYTES);
         Map<KeyType, byte[]> keys =
@@ -197,7 +197,7 @@ class SegmentReadsTest {
     }
 
     @Test
-    void aBatchGoesIntoSegments() {
+    void batchFillsSegments() {
         int bytes = 2 * TEXT.length;
         long[] keys = {7, 9, 8, 7};
         try (Arena arena = Arena.ofConfined()) {
@@ -245,7 +245,7 @@ class SegmentReadsTest {
     }
 
     @Test
-    void textsAndBytesAreKeysOfABatchToo() {
+    void batchAcceptsTextAndByteKeys() {
         byte[] key = "\u00e97".getBytes(StandardCharsets.UTF_8);
         byte[] twice = Arrays.copyOf(key, 2 * key.length);
         System.arraycopy(key, 0, twice, key.length, key.length);
@@ -282,14 +282,14 @@ class SegmentReadsTest {
     }
 
     @Test
-    void aGatherGoesIntoSegmentsOfEveryTypeOfCell() {
+    void gatherFillsSegmentsOfEveryCellType() {
         List<GatherField> fields = List.of(new GatherField("n", 4), new GatherField("v"));
         SegmentKeys keys = SegmentKeys.ofNumbers(MemorySegment.ofArray(new long[] {7, 9, 8}));
         double[] expected = {-3, 2, 3, 4, 0, 0, 4, 0, 0};
         try (Arena arena = Arena.ofConfined();
-                GatherPlan floats = NUMBERS.planFloats(fields, true);
-                GatherPlan doubles = NUMBERS.planDoubles(fields, true);
-                GatherPlan longs = NUMBERS.planLongs(fields, true)) {
+                GatherPlan floats = NUMBERS.planGatherFloats(fields, true);
+                GatherPlan doubles = NUMBERS.planGatherDoubles(fields, true);
+                GatherPlan longs = NUMBERS.planGatherLongs(fields, true)) {
             for (int kind = 0; kind < 4; kind++) {
                 MemorySegment statuses = ofEveryKind(arena, 3).get(kind);
                 MemorySegment cells = ofEveryKind(arena, 9).get(kind);
@@ -323,7 +323,7 @@ class SegmentReadsTest {
     }
 
     @Test
-    void whatCannotBeWrittenToIsRefusedBeforeAnythingIs() throws InterruptedException {
+    void unwritableSegmentsAreRefusedBeforeAnythingIsWritten() throws InterruptedException {
         Arena closed = Arena.ofConfined();
         MemorySegment gone = closed.allocate(128, 8);
         closed.close();
@@ -336,7 +336,7 @@ class SegmentReadsTest {
         SegmentReads segments = read(NUMBERS);
         try (Arena arena = Arena.ofConfined();
                 GatherPlan plan =
-                        NUMBERS.planDoubles(List.of(new GatherField("d")), false)) {
+                        NUMBERS.planGatherDoubles(List.of(new GatherField("d")), false)) {
             MemorySegment good = arena.allocate(128, 8);
             List<MemorySegment> unwritable =
                     List.of(
@@ -376,7 +376,7 @@ class SegmentReadsTest {
     }
 
     @Test
-    void errorsOfTheReaderAreThoseOfItsReads() {
+    void segmentReadsThrowTheErrorsOfTheReader() {
         StoreSpec spec =
                 StoreSpec.documents("broken", KeyType.INT64, 1).field("i", FieldType.INT64);
         MemorySegment out = MemorySegment.ofArray(new double[] {5});
@@ -385,7 +385,7 @@ class SegmentReadsTest {
         InMemoryReader reader = ForebayReader.inMemory(spec, Write.row(Key.of(7)).set("i", 1));
         List<GatherField> fields = List.of(new GatherField("i", 6));
         try (reader;
-                GatherPlan plan = reader.planDoubles(fields, true)) {
+                GatherPlan plan = reader.planGatherDoubles(fields, true)) {
             reader.simulate(SimulatedState.notReady());
             assertThrows(
                     ForebayException.class,
@@ -402,7 +402,7 @@ class SegmentReadsTest {
     }
 
     @Test
-    void anArenaThatIsClosedWhileReadsGoOnEndsThemTyped() throws InterruptedException {
+    void closedArenaEndsConcurrentReadsWithATypedError() throws InterruptedException {
         FieldHandle text = NUMBERS.field("s");
         FieldHandle large = NUMBERS.field("b");
         for (int bytes : new int[] {TEXT.length, LARGE}) {
@@ -438,7 +438,7 @@ class SegmentReadsTest {
     }
 
     @Test
-    void readsAllocateNothing() {
+    void segmentReadsAllocateNothing() {
         var threads =
                 (com.sun.management.ThreadMXBean)
                         java.lang.management.ManagementFactory.getThreadMXBean();

@@ -57,7 +57,7 @@ final class ForebaySubject implements Subject.BatchSubject {
     static ForebaySubject overFiles(Data data) {
         ForebayClient client = ForebayClient.connect(System.getenv("FOREBAY_NODE"));
         Path shared = Path.of(System.getenv("FOREBAY_COPY"));
-        ReaderOptions options = ReaderOptions.builder(STORE).checkpoints(shared).build();
+        ReaderOptions options = ReaderOptions.builder(STORE).checkpointDir(shared).build();
         ForebayReader reader = client.reader(options);
         reader.awaitReady(BOUND);
         return new ForebaySubject(reader, data.keyBytes(), false);

@@ -1,0 +1,88 @@
+//! Reader of bytes that may end too early: takes fixed-width little-endian numbers and byte
+//! strings of known length from the front.
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+
+/// Byte reader that takes values from the front of its bytes.
+///
+/// ```
+/// use forebay_core::Error;
+/// use forebay_core::byte_reader::ByteReader;
+/// let mut reader = ByteReader::new(&[7, 0, 9], || Error::corrupt("it ends too early"));
+/// assert_eq!(reader.u16()?, 7);
+/// assert!(reader.u32().is_err());
+/// assert_eq!(reader.rest(), [9], "what was refused is still there");
+/// assert_eq!(reader.bytes(1)?, [9]);
+/// assert!(reader.bytes(1).is_err());
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ByteReader<'b> {
+    bytes: &'b [u8],
+    short: fn() -> Error,
+}
+
+impl<'b> ByteReader<'b> {
+    /// Creates a reader of these bytes. `short` creates the error for too few bytes.
+    pub fn new(bytes: &'b [u8], short: fn() -> Error) -> Self {
+        Self { bytes, short }
+    }
+
+    /// Takes the next `N` bytes.
+    ///
+    /// # Errors
+    /// Returns the error of `short` if fewer bytes are left; the reader then does not move.
+    pub fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (taken, rest) = self.bytes.split_first_chunk().ok_or_else(self.short)?;
+        self.bytes = rest;
+        Ok(*taken)
+    }
+
+    /// Takes the next `count` bytes without copying them.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ByteReader::take`].
+    pub fn bytes(&mut self, count: usize) -> Result<&'b [u8]> {
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or_else(self.short)?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    /// Takes a 16-bit number.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ByteReader::take`].
+    pub fn u16(&mut self) -> Result<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    /// Takes a 32-bit number.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ByteReader::take`].
+    pub fn u32(&mut self) -> Result<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    /// Takes a 64-bit number.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ByteReader::take`].
+    pub fn u64(&mut self) -> Result<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// Takes a time, in microseconds.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ByteReader::take`].
+    pub fn time(&mut self) -> Result<Timestamp> {
+        self.take().map(i64::from_le_bytes).map(Timestamp::from_micros)
+    }
+
+    /// Returns the bytes that are left.
+    pub fn rest(&self) -> &'b [u8] {
+        self.bytes
+    }
+}
