@@ -2,7 +2,7 @@
 //! unused.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_core::change::EntryBody;
@@ -20,8 +20,6 @@ use crate::context::SnapshotParts;
 use crate::definitions::{alter_versions, append};
 use crate::version_admin::delete_unused_logs;
 
-/// Maximum number of forwarding rounds before writes are paused: each round takes less time.
-const FORWARD_ROUNDS_MAX: usize = 16;
 /// Number of entries below which a round is almost instantaneous.
 const FORWARDED_AT_ONCE: u64 = 64;
 /// Time between two reads of logs that receive hardly any appends.
@@ -84,7 +82,8 @@ pub(super) async fn complete(
 }
 
 /// Forwards the writes since the push until few are left and the replicators have caught up, then
-/// pauses new writes; returns the definition that pauses them.
+/// pauses new writes; returns the definition that pauses them. If the writers append as fast as this
+/// process forwards, only the pause lets it reach the end of the logs.
 async fn pause_writes(
     parts: &SnapshotParts,
     definition: &Definition,
@@ -95,25 +94,54 @@ async fn pause_writes(
     if definition.write_logs() == logs {
         return Ok(definition.clone());
     }
-    for _ in 0..FORWARD_ROUNDS_MAX {
-        let mut appended = forwarder.forward().await?;
-        // Another process sees by the entries of the meantime that this one forwards.
-        let mut catching_up = pin!(await_caught_up(parts, name, version));
-        loop {
-            match tokio::time::timeout(FORWARD_EVERY, &mut catching_up).await {
-                Ok(caught_up) => break caught_up?,
-                Err(_) => appended = forwarder.forward().await?,
-            }
-        }
-        if appended <= FORWARDED_AT_ONCE {
+    let mut previous = u64::MAX;
+    loop {
+        let appended = forward_and_catch_up(parts, name, version, forwarder).await?;
+        if !does_another_round_help(appended, previous) {
             break;
         }
+        previous = appended;
     }
     alter_versions(parts, name, |definition| {
         let is_written = definition.write_logs() == logs;
         if is_written { Ok(None) } else { definition.with_writes_to(version.number).map(Some) }
     })
     .await
+}
+
+/// Returns whether another round leaves fewer entries to forward. `appended` and `previous` are the
+/// appends of the last two rounds.
+fn does_another_round_help(appended: u64, previous: u64) -> bool {
+    appended > FORWARDED_AT_ONCE && appended <= previous / 2
+}
+
+/// Forwards all entries, and then those that writers append until the replicators have applied the
+/// first ones. Another process sees by the later entries that this one forwards. Returns the number
+/// of entries that the last round has appended.
+async fn forward_and_catch_up(
+    parts: &SnapshotParts,
+    name: &str,
+    version: &StoreVersion,
+    forwarder: &mut Forwarder<'_>,
+) -> Result<u64> {
+    let mut appended = forwarder.forward().await?;
+    let is_caught_up = AtomicBool::new(false);
+    let catching_up = async {
+        await_caught_up(parts, name, version).await?;
+        is_caught_up.store(true, Ordering::Relaxed);
+        Ok::<_, Error>(())
+    };
+    // A round always ends: only a forwarder that knows its last append can continue.
+    let forwarding = async {
+        tokio::time::sleep(FORWARD_EVERY).await;
+        while !is_caught_up.load(Ordering::Relaxed) {
+            appended = forwarder.forward().await?;
+            tokio::time::sleep(FORWARD_EVERY).await;
+        }
+        Ok::<_, Error>(())
+    };
+    tokio::try_join!(catching_up, forwarding)?;
+    Ok(appended)
 }
 
 /// Makes the version live for which writes are paused, once its logs have all earlier writes.
@@ -153,4 +181,17 @@ async fn go_live(
     let partitions = version.logs.partitions.0;
     info!(store = name, version = %number, partitions, "repartition complete");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_end_once_few_entries_are_left_or_a_round_is_not_half_as_long() {
+        assert!(does_another_round_help(10_000, u64::MAX));
+        assert!(does_another_round_help(5_000, 10_000));
+        assert!(!does_another_round_help(5_001, 10_000), "writers append as fast");
+        assert!(!does_another_round_help(FORWARDED_AT_ONCE, u64::MAX));
+    }
 }
