@@ -264,7 +264,7 @@ pub struct Definition {
     pub partition_key: Option<FieldId>,
     /// Partition count of the version whose storage id is the store's id; in the store's own
     /// definition, that of the first version. Writes go to the partitions of
-    /// [`Definition::written`].
+    /// [`Definition::write_logs`].
     pub partitions: PartitionCount,
     /// Live fields, by ascending id.
     pub fields: Vec<Field>,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::parallel::run_parallel;
 use crate::pytest::{Interpreter, tested};
 use crate::python_versions;
 use crate::stage::Form;
@@ -17,13 +18,20 @@ use crate::workspace::Workspace;
 /// Returns an error if there is no test, git cannot list the files, or [`python_versions::run`]
 /// fails.
 pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
-    let folders = folders(&workspace.files()?);
+    let folders: Vec<String> = folders(&workspace.files()?).into_iter().collect();
     if folders.is_empty() {
         return Err("the tree has no Python test; fix: add tests/test_NAME.py".to_owned());
     }
     let own = Interpreter { path: ".venv/bin/python".into(), version: None };
-    let suites = folders.iter().map(|folder| tested(workspace, folder, &own));
-    let mut suites = suites.collect::<Result<Vec<_>, _>>()?;
+    let mut suites = Vec::new();
+    run_parallel(
+        &folders,
+        |folder| tested(workspace, folder, &own),
+        |_, suite| {
+            suites.push(suite?);
+            Ok(())
+        },
+    )?;
     suites.extend(python_versions::run(workspace, form)?);
     Ok(suites)
 }

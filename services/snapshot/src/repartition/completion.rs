@@ -82,8 +82,8 @@ pub(super) async fn complete(
 }
 
 /// Forwards the writes since the push until few are left and the replicators have caught up, then
-/// pauses new writes; returns the definition that pauses them. If the writers append as fast as this
-/// process forwards, only the pause lets it reach the end of the logs.
+/// pauses new writes; returns the definition that pauses them. If the writers append as fast as
+/// this process forwards, only the pause lets it reach the end of the logs.
 async fn pause_writes(
     parts: &SnapshotParts,
     definition: &Definition,

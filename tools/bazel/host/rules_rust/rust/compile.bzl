@@ -63,9 +63,11 @@ def closure_of(deps):
     """The files that are needed to link with these targets."""
     return depset(transitive = [dep[CrateInfo].closure for dep in deps if CrateInfo in dep])
 
-def _opt_level(package):
-    """The dev profile's optimisation of the innermost cargo package around this folder."""
-    parts = package.split("/")
+def _opt_level(ctx):
+    """The optimisation of a target: 0, or with `-c opt` that of its package in cargo."""
+    if ctx.var["COMPILATION_MODE"] != "opt":
+        return 0
+    parts = ctx.label.package.split("/")
     for count in range(len(parts), 0, -1):
         folder = "/".join(parts[:count])
         if folder in OPT_LEVELS:
@@ -112,7 +114,7 @@ def compile(ctx, output, crate, flags):
     arguments.add("--edition=" + (crate.edition or "2021"))
     arguments.add(output, format = "--emit=link=%s")
     arguments.add("-Cmetadata=" + fingerprint(ctx))
-    arguments.add("-Copt-level=%s" % _opt_level(ctx.label.package))
+    arguments.add("-Copt-level=%s" % _opt_level(ctx))
     arguments.add_all(["-Cdebug-assertions=on", "-Cdebuginfo=0", "-Cembed-bitcode=no"])
     arguments.add_all(RUSTFLAGS)
     arguments.add_all(flags)
