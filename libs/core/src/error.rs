@@ -232,7 +232,7 @@ impl Error {
         self
     }
 
-    /// Returns the error with `doing: ` before its message, as a chain of verb phrases.
+    /// Returns the error with `doing: ` before its message: an action, or the place of the failure.
     #[must_use]
     pub fn while_doing(mut self, doing: &str) -> Self {
         self.0.message = format!("{doing}: {}", self.0.message);

@@ -307,7 +307,7 @@ pub const VERIFY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub const VERIFY_CHANGED_MAX: usize = 1 << 20;
 /// Most differing documents that a comparison names.
 pub const VERIFY_NAMED_MAX: usize = 1_000;
-/// Largest text that declares one feature view, in bytes.
+/// Largest text that declares one feature view, in bytes, without the line breaks before it.
 pub const VIEW_DECLARATION_BYTES_MAX: usize = 64 * 1024;
 /// Largest file that declares feature views, in bytes.
 pub const VIEW_FILE_BYTES_MAX: usize = 1024 * 1024;

@@ -15,8 +15,8 @@ use tracing::{info, warn};
 /// Longest wait for open requests while draining; requests that are still open are cut off.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
 
-/// The running gRPC services of a role, and the work behind them. Every service has this shape, so
-/// that its own process and a node with all roles serve, drain and stop it alike.
+/// The running gRPC services of a role, and the work behind them: the shape by which a process
+/// serves, drains and stops its role.
 pub trait RoleServices {
     /// Adds the services to those of a server.
     fn add_to(&self, routes: Routes) -> Routes;
@@ -24,7 +24,8 @@ pub trait RoleServices {
     /// Ends all streams, which never end by themselves; calls in flight continue.
     fn drain(&self) {}
 
-    /// Ends the work and closes all files, so that their folders may be removed on return.
+    /// Ends the work. A role with shards also closes their files, so that their folders may be
+    /// removed on return.
     fn stop(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

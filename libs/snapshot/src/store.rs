@@ -120,7 +120,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// `Unavailable`, `Unauthenticated`, `PermissionDenied`; `InvalidArgument` if the bucket does
-    /// not exist or the folder cannot be written; `LimitExceeded` if its disk is full.
+    /// not exist or the folder cannot be written.
     pub async fn check(&self) -> Result<()> {
         if self.local.is_some() {
             self.check_writes().await.map_err(|error| unwritable(&self.root, &error))?;

@@ -131,7 +131,19 @@ mod tests {
 
     use super::*;
 
-    /// Checks that the help of a command without subcommands has an example of the command.
+    /// Splits a command line as a shell does; double quotes enclose spaces.
+    fn words(line: &str) -> Vec<String> {
+        let parts = line.split('"').enumerate();
+        parts
+            .flat_map(|(number, part)| match number % 2 {
+                0 => part.split_whitespace().map(str::to_owned).collect(),
+                _ => vec![part.to_owned()],
+            })
+            .collect()
+    }
+
+    /// Checks that the help of a command without subcommands has an example of the command, and
+    /// that the command accepts the example.
     fn check_example(command: &clap::Command, path: &str) {
         for subcommand in command.get_subcommands() {
             check_example(subcommand, &format!("{path} {}", subcommand.get_name()));
@@ -139,6 +151,9 @@ mod tests {
         if !command.has_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("Example:\n  {path} ")), "{path}: {help}");
+            let example = help.split_once("Example:\n  ").map_or("", |(_, example)| example);
+            let parsed = Cli::command().try_get_matches_from(words(example));
+            assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
         }
     }
 

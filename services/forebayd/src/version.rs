@@ -1,5 +1,5 @@
-//! `forebayd version`: lists, activates and drops the versions of a store, at a running node or at
-//! `forebay-snapshot`.
+//! `forebayd version`: lists, activates, rolls back and drops the versions of a store, at a running
+//! node or at `forebay-snapshot`.
 
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
@@ -79,8 +79,8 @@ async fn drop_version(at: &StoreArgs, version: u32) -> Result<v1::StoreVersions>
 
 async fn roll_back(at: &StoreArgs) -> Result<v1::StoreVersions> {
     let missing = || {
-        let message = "the store has no version before the live one, because the roll-back window \
-            has passed or nothing was pushed; push the earlier files again";
+        let message = "the store has no version before the live one; `version list` names its \
+            versions, `version activate` activates another one";
         Error::not_found(message).with_store(&at.store)
     };
     let number = previous(&list(at).await?).ok_or_else(missing)?;

@@ -158,6 +158,11 @@ async fn documents_of_a_file_are_applied_in_order_if_all_are_valid() {
     assert!(error.contains("document 1 declares the view `spending`, too"), "{error}");
     assert_eq!(view(&daemon, &["list"], ""), "", "an invalid document prevents all");
 
+    write(TOTALS);
+    let would = view(&daemon, &["apply", "--dry-run", "-f", file], "");
+    assert_eq!(would, "would create spending, version 1\nwould create totals, version 1\n");
+    assert_eq!(view(&daemon, &["list"], ""), "", "a dry run creates none");
+
     write(&TOTALS.replace("source: orders", "source: order"));
     let error = refuses(&daemon, &apply);
     assert!(error.contains("NotFound: document 2: line 25, column 9: "), "{error}");

@@ -20,7 +20,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(1);
 #[async_trait]
 pub trait Outcomes: Send + Sync + 'static {
     /// Returns the outcome of this client's conditional change, which the log holds at `position`;
-    /// waits until the replica has effects it. `None` if no replica answers in time, or the outcome
+    /// waits until the replica has applied it. `None` if no replica answers in time, or the outcome
     /// is no longer retained.
     async fn condition_outcome(
         &self,

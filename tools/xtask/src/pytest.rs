@@ -23,7 +23,7 @@ pub(crate) struct Interpreter {
 ///
 /// # Errors
 /// Returns an error if the Python cannot be started.
-pub(crate) fn tested(
+pub(crate) fn run_tests(
     workspace: &Workspace,
     folder: &str,
     interpreter: &Interpreter,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::parallel::run_parallel;
-use crate::pytest::{Interpreter, tested};
+use crate::pytest::{Interpreter, run_tests};
 use crate::python_versions;
 use crate::stage::Form;
 use crate::suite::Suite;
@@ -26,7 +26,7 @@ pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
     run_parallel(
         &folders,
-        |folder| tested(workspace, folder, &own),
+        |folder| run_tests(workspace, folder, &own),
         |_, suite| {
             suites.push(suite?);
             Ok(())

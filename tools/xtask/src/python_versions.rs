@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::parallel::run_parallel;
 use crate::process;
-use crate::pytest::{Interpreter, tested};
+use crate::pytest::{Interpreter, run_tests};
 use crate::stage::Form;
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
@@ -68,7 +68,7 @@ fn tested_on(workspace: &Workspace, target: &Path, minor: u32) -> Result<Suite, 
     let (python, numpy) = versions.trim().split_once(' ').unwrap_or_default();
     println!("python: {CLIENT} on Python {python} with NumPy {numpy}");
     let interpreter = Interpreter { path, version: Some(format!("3.{minor}")) };
-    tested(workspace, CLIENT, &interpreter)
+    run_tests(workspace, CLIENT, &interpreter)
 }
 
 /// Returns the minor versions of the environments in a folder, the oldest first.

@@ -246,7 +246,7 @@ impl ViewSpec {
         let origins = |view: &FeatureView| -> Vec<_> {
             view.entity.iter().filter_map(|id| view.columns.get(id).copied()).collect()
         };
-        for (part, is_same) in [
+        for (path, is_same) in [
             (ViewSpecPath::Source, was.source == wants.source),
             (ViewSpecPath::Filter, was.filter == wants.filter),
             (ViewSpecPath::Join(0), was.joins == wants.joins),
@@ -254,7 +254,7 @@ impl ViewSpec {
             (ViewSpecPath::View, current.write_logs().partitions == wanted.write_logs().partitions),
         ] {
             if !is_same {
-                return Err(invalid(part, EVENTS_ARE_FIXED));
+                return Err(invalid(path, EVENTS_ARE_FIXED));
             }
         }
         Ok(())

@@ -310,7 +310,10 @@ fn count(
     let changes = generated.entry.as_ref().map_or(0, Entry::change_count);
     add("changes", changes as u64);
     for outcome in &effects.outcomes {
-        add(if outcome.condition == ConditionOutcome::Applied { "met" } else { "not met" }, 1);
+        add(
+            if outcome.condition == ConditionOutcome::Applied { "met" } else { "condition failed" },
+            1,
+        );
     }
     let Ok(Entry { body: EntryBody::Changes(batches), source, .. }) = &generated.entry else {
         return;
@@ -403,7 +406,7 @@ fn fold_agrees_with_the_model_at_any_restart_point() {
         "writes",
         "changes",
         "met",
-        "not met",
+        "condition failed",
         "copies",
         "if-version",
         "if-newer",

@@ -239,7 +239,7 @@ fn view_alteration_changes_features_and_windows_but_no_source() {
 }
 
 #[test]
-fn group_key_follows_its_values_and_its_partition_ignores_lookups() {
+fn group_key_follows_its_values_and_its_partition_ignores_joins() {
     let definition = spending();
     let view = definition.view().unwrap();
     let column = |name: &str| definition.field(name).unwrap().id;
@@ -261,7 +261,7 @@ fn group_key_follows_its_values_and_its_partition_ignores_lookups() {
 }
 
 #[test]
-fn view_grouped_only_by_lookups_has_one_partition() {
+fn view_grouped_only_by_joins_has_one_partition() {
     let by_country = |spec: &mut ViewSpec| spec.entity = vec!["country".to_owned()];
     let one = changed(by_country).unwrap();
     assert_eq!(one.write_logs().partitions, PartitionCount(1));

@@ -1,7 +1,5 @@
 //! Images of a store, and stores that continue from one.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 

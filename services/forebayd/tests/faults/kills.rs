@@ -1,5 +1,5 @@
-//! Conditional writes over kills. Proves that each ends as applied or not met, and that exactly one
-//! of the racing writes of a document is applied.
+//! Conditional writes over kills. Proves that each ends as applied or condition failed, and that
+//! exactly one of the racing writes of a document is applied.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use forebay_core::versions::VersionNumber;
 use crate::builders::start;
 use crate::repartition::Moment::{Forwarding, Known, WritesPaused};
 use crate::repartition::{
-    MOVED_TO, Moment, Writers, assert_is_whole, client, comes, create, file, is_live, push, reader,
-    seen, seen_in_shards,
+    Moment, PARTITIONS_AFTER, Writers, assert_is_whole, client, comes, create, file, is_live, push,
+    reader, seen, seen_in_shards,
 };
 use crate::world::World;
 
@@ -42,7 +42,7 @@ async fn moves(prefix: &str, killed_at: Option<Moment>) -> bool {
         is_live(&store).await
     };
     let version = live.versions.live();
-    assert_eq!((version.number, version.logs.partitions.0), (VersionNumber(2), MOVED_TO));
+    assert_eq!((version.number, version.logs.partitions.0), (VersionNumber(2), PARTITIONS_AFTER));
     writers.go_on().await;
     let histories = writers.stop().await;
     for reader in [&old, &reader(&node.address, "users").await] {

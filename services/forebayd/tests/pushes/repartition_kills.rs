@@ -9,7 +9,7 @@ use crate::daemon::{Daemon, FOREBAYD};
 use crate::processes::{killed_at, start};
 use crate::repartition::Moment::{Forwarding, Known, WritesPaused};
 use crate::repartition::{
-    MOVED_TO, Moment, Writers, assert_is_whole, comes, create, file, is_live, push, reader,
+    Moment, PARTITIONS_AFTER, Writers, assert_is_whole, comes, create, file, is_live, push, reader,
     request, seen, seen_in_shards,
 };
 
@@ -46,7 +46,10 @@ impl World {
     /// numbers on are there.
     async fn check(self, from: &[i64]) {
         let live = is_live(&self.store).await;
-        assert_eq!((live.write_logs().partitions.0, live.versions.live().number.0), (MOVED_TO, 2));
+        assert_eq!(
+            (live.write_logs().partitions.0, live.versions.live().number.0),
+            (PARTITIONS_AFTER, 2)
+        );
         self.writers.go_on().await;
         let histories = self.writers.stop().await;
         for reader in [&self.old, &reader(&self.node.address, "users").await] {
@@ -121,7 +124,7 @@ async fn is_asker_killed_at(moment: Moment) -> bool {
     let world = World::new().await;
     let asking = Command::new(FOREBAYD)
         .args(["push", "--node", &world.node.address, "--store", "users", "--key", "id"])
-        .args(["--partitions", &MOVED_TO.to_string()])
+        .args(["--partitions", &PARTITIONS_AFTER.to_string()])
         .arg(&world.file)
         .stderr(Stdio::null())
         .spawn();

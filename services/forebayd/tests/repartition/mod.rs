@@ -26,7 +26,7 @@ use tonic::transport::Endpoint;
 pub const LONG: Duration = Duration::from_secs(60);
 /// Number of partitions before and after the repartition.
 pub const PARTITIONS: u32 = 3;
-pub const MOVED_TO: u32 = 5;
+pub const PARTITIONS_AFTER: u32 = 5;
 /// Number of keys that each writer writes in turn: with one key the changes follow each other
 /// immediately, with many keys every partition has changes at any moment.
 const KEYS: [i64; 3] = [1, 6, 24];
@@ -83,7 +83,7 @@ pub fn file(folder: &Path) -> PathBuf {
 pub fn request(file: &Path) -> v1::PushFilesRequest {
     v1::PushFilesRequest {
         store: "users".to_owned(),
-        partitions: Some(MOVED_TO),
+        partitions: Some(PARTITIONS_AFTER),
         inputs: vec![format!("file://{}", file.display())],
         key_column: "id".to_owned(),
         ..v1::PushFilesRequest::default()

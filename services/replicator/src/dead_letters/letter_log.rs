@@ -65,15 +65,25 @@ pub(super) async fn read_back(
     Ok(Some(tail))
 }
 
-/// Returns the last letter of a record, if the record belongs to this log and holds letters.
+/// Returns the letters of a record. A log header entry, and an entry that every reader of this log
+/// skips, have none.
+fn letters_of(record: &LogRecord, log_id: LogId) -> Vec<DeadLetter> {
+    let entry = decode_entry(&record.entry).ok().filter(|entry| entry.log_id == log_id);
+    match entry.map(|entry| entry.body) {
+        Some(EntryBody::DeadLetters(letters)) => letters,
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the last letter of a record.
 fn last_letter(record: &LogRecord, log_id: LogId) -> Option<LastLetter> {
-    let entry = decode_entry(&record.entry).ok().filter(|entry| entry.log_id == log_id)?;
-    let EntryBody::DeadLetters(letters) = entry.body else { return None };
+    let letters = letters_of(record, log_id);
     letters.last().map(|letter| LastLetter { home_log: letter.home_log, offset: letter.offset })
 }
 
-/// Returns the letters after a cursor and the start of the next page; `None` if the log has no
-/// records. A page has at least one record of the log and at most about `letters_max` letters.
+/// Returns the letters after a cursor and the start of the next page, which is the given cursor if
+/// the log has no records. A page has at least one record of the log and at most about
+/// `letters_max` letters.
 ///
 /// # Errors
 /// `TokenLost` for a cursor of another log, else as the log's reads.
@@ -101,13 +111,7 @@ pub(crate) async fn list(
             break;
         }
         for record in records {
-            let entry = decode_entry(&record.entry).ok().filter(|entry| entry.log_id == log_id);
-            let found = match entry.map(|entry| entry.body) {
-                Some(EntryBody::DeadLetters(found)) => found,
-                // The record holds no letters: it is a log header entry, or one that every reader
-                // of this log skips.
-                _ => Vec::new(),
-            };
+            let found = letters_of(&record, log_id);
             if !letters.is_empty() && letters.len() + found.len() > letters_max {
                 return Ok((letters, Some(cursor)));
             }

@@ -20,11 +20,8 @@ const PREFIX: &str = "push-";
 const LOCK: &str = "lock";
 const ROWS: &str = "rows";
 const PROGRESS: &str = "kept.json";
-const PROGRESS_NEW: &str = "kept.new";
 const START: &str = "began.json";
-const START_NEW: &str = "began.new";
 const NUMBER: &str = "number";
-const NUMBER_NEW: &str = "number.new";
 
 /// Progress of reading: the completely read files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +91,7 @@ impl PushWorkspace {
         if let Some(number) = str::from_utf8(&stored).ok().and_then(|text| text.parse().ok()) {
             return Ok(number);
         }
-        self.replace(NUMBER, NUMBER_NEW, fresh.to_string().as_bytes())?;
+        self.replace(NUMBER, fresh.to_string().as_bytes())?;
         Ok(fresh)
     }
 
@@ -122,7 +119,7 @@ impl PushWorkspace {
     pub(crate) fn save_read_progress(&self, progress: &ReadProgress) -> Result<()> {
         let bytes =
             serde_json::to_vec(progress).map_err(|error| Error::internal(error.to_string()))?;
-        self.replace(PROGRESS, PROGRESS_NEW, &bytes)
+        self.replace(PROGRESS, &bytes)
     }
 
     /// Returns the position of the store that an earlier attempt has stored; a torn file counts as
@@ -138,14 +135,15 @@ impl PushWorkspace {
     /// Stores the position of the store.
     pub(crate) fn save_start_offsets(&self, start: &StartOffsets) -> Result<()> {
         let bytes = serde_json::to_vec(start).map_err(|e| Error::internal(e.to_string()))?;
-        self.replace(START, START_NEW, &bytes)
+        self.replace(START, &bytes)
     }
 
     /// Replaces a file of the folder atomically.
-    fn replace(&self, name: &str, new: &str, bytes: &[u8]) -> Result<()> {
-        let new = self.folder.join(new);
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.folder.join(name);
+        let new = path.with_extension("new");
         fs::write(&new, bytes).map_err(|error| refused(&error))?;
-        fs::rename(&new, self.folder.join(name)).map_err(|error| refused(&error))
+        fs::rename(&new, path).map_err(|error| refused(&error))
     }
 
     /// Removes the folder.

@@ -22,7 +22,7 @@ use crate::version_admin::delete_unused_logs;
 
 /// Number of entries below which a round is almost instantaneous.
 const FORWARDED_AT_ONCE: u64 = 64;
-/// Time between two reads of logs that receive hardly any appends.
+/// Time between two rounds of forwarding.
 const FORWARD_EVERY: Duration = Duration::from_millis(500);
 
 /// Returns the version to whose logs entries may be forwarded.
@@ -97,7 +97,7 @@ async fn pause_writes(
     let mut previous = u64::MAX;
     loop {
         let appended = forward_and_catch_up(parts, name, version, forwarder).await?;
-        if !does_another_round_help(appended, previous) {
+        if !does_another_catch_up_help(appended, previous) {
             break;
         }
         previous = appended;
@@ -109,25 +109,39 @@ async fn pause_writes(
     .await
 }
 
-/// Returns whether another round leaves fewer entries to forward. `appended` and `previous` are the
-/// appends of the last two rounds.
-fn does_another_round_help(appended: u64, previous: u64) -> bool {
+/// Returns whether another catch-up leaves fewer entries to forward. `appended` and `previous` are
+/// the appends of the last round of this catch-up and of the one before.
+fn does_another_catch_up_help(appended: u64, previous: u64) -> bool {
     appended > FORWARDED_AT_ONCE && appended <= previous / 2
 }
 
 /// Forwards all entries, and then those that writers append until the replicators have applied the
-/// first ones. Another process sees by the later entries that this one forwards. Returns the number
-/// of entries that the last round has appended.
+/// first ones. Returns the number of entries that the last round has appended.
 async fn forward_and_catch_up(
     parts: &SnapshotParts,
     name: &str,
     version: &StoreVersion,
     forwarder: &mut Forwarder<'_>,
 ) -> Result<u64> {
-    let mut appended = forwarder.forward().await?;
+    let appended = forwarder.forward().await?;
+    let later = forward_during(forwarder, await_caught_up(parts, name, version)).await?;
+    Ok(later.unwrap_or(appended))
+}
+
+/// Forwards entries until `catching_up` has ended. Another process sees by these entries that this
+/// one forwards. Returns the number of entries that the last round has appended; `None` without a
+/// round.
+///
+/// # Errors
+/// As [`Forwarder::forward`] and `catching_up`.
+async fn forward_during(
+    forwarder: &mut Forwarder<'_>,
+    catching_up: impl Future<Output = Result<()>>,
+) -> Result<Option<u64>> {
+    let mut appended = None;
     let is_caught_up = AtomicBool::new(false);
     let catching_up = async {
-        await_caught_up(parts, name, version).await?;
+        catching_up.await?;
         is_caught_up.store(true, Ordering::Relaxed);
         Ok::<_, Error>(())
     };
@@ -135,7 +149,7 @@ async fn forward_and_catch_up(
     let forwarding = async {
         tokio::time::sleep(FORWARD_EVERY).await;
         while !is_caught_up.load(Ordering::Relaxed) {
-            appended = forwarder.forward().await?;
+            appended = Some(forwarder.forward().await?);
             tokio::time::sleep(FORWARD_EVERY).await;
         }
         Ok::<_, Error>(())
@@ -155,7 +169,7 @@ async fn go_live(
     let Some(RepartitionSource { from, .. }) = &version.repartition_source else { return Ok(()) };
     // This round shortens the last one, during which nobody writes.
     forwarder.forward().await?;
-    // All writers know of the hold after this wait; a later append of one of them is forwarded
+    // All writers know of the pause after this wait; a later append of one of them is forwarded
     // later.
     tokio::time::sleep(Duration::from_millis(REPARTITION_PAUSE_MS)).await;
     // A latest read of an old log learns from this entry that the store was repartitioned.
@@ -185,13 +199,55 @@ async fn go_live(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use forebay_core::ErrorCode;
+    use forebay_core::entropy::SeededEntropy;
+    use forebay_log::faulty::FaultRates;
+    use forebay_log::{FaultyLog, MemoryLog};
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::repartition::fixture::{parts, repartitioned};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn replicas_catch_up_during_a_slow_round_of_forwarding() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut parts = parts(&folder);
+        let memory = MemoryLog::new(Arc::clone(&parts.context.clock));
+        let entropy = Arc::new(SeededEntropy::new(1));
+        let log = Arc::new(FaultyLog::new(memory, entropy, FaultRates::default()));
+        parts.context.log = log.clone();
+        let definition = repartitioned(&parts).await;
+        let version = definition.versions.newest();
+        let mut forwarder = Forwarder::begin(&parts, &definition, version).await.unwrap();
+        log.set_rates(FaultRates {
+            append_delayed: 10_000,
+            delay_max: 60 * SECOND,
+            ..FaultRates::default()
+        });
+        let began = Instant::now();
+        let catching_up = async {
+            tokio::time::sleep(SECOND).await;
+            assert_eq!(began.elapsed(), SECOND, "the round does not delay the wait");
+            Ok(())
+        };
+        assert_eq!(forward_during(&mut forwarder, catching_up).await.unwrap(), Some(15));
+        assert!(began.elapsed() > 10 * SECOND, "{:?}", began.elapsed());
+
+        assert_eq!(forward_during(&mut forwarder, async { Ok(()) }).await.unwrap(), None);
+        let failing = async { Err(Error::unavailable("no replicator")) };
+        let error = forward_during(&mut forwarder, failing).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unavailable);
+    }
 
     #[test]
     fn rounds_end_once_few_entries_are_left_or_a_round_is_not_half_as_long() {
-        assert!(does_another_round_help(10_000, u64::MAX));
-        assert!(does_another_round_help(5_000, 10_000));
-        assert!(!does_another_round_help(5_001, 10_000), "writers append as fast");
-        assert!(!does_another_round_help(FORWARDED_AT_ONCE, u64::MAX));
+        assert!(does_another_catch_up_help(10_000, u64::MAX));
+        assert!(does_another_catch_up_help(5_000, 10_000));
+        assert!(!does_another_catch_up_help(5_001, 10_000), "writers append as fast");
+        assert!(!does_another_catch_up_help(FORWARDED_AT_ONCE, u64::MAX));
     }
 }

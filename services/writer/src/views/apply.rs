@@ -56,7 +56,7 @@ impl Writer {
     /// Computes the effect of a declaration on the stores and views of the catalog.
     fn plan(&self, catalog: &Catalog, declaration: &Declaration) -> Result<Plan> {
         let spec = &declaration.spec;
-        let locate = |fault| declaration.locate(fault);
+        let locate = |error| declaration.locate(error);
         let by_name =
             |name: &str| catalog.store_by_name(name).map(|schema| schema.definition.clone());
         let source = by_name(&spec.source);

@@ -69,8 +69,7 @@ fn within(advice: &str, found: usize, limit: usize) -> Result<()> {
 }
 
 fn in_document(number: usize, error: Error) -> Error {
-    let message = format!("document {number}: {}", error.message());
-    Error::new(error.code(), message).with_context(error.context().clone())
+    error.while_doing(&format!("document {number}"))
 }
 
 /// Splits a file before each separator; returns each document with the number of lines before it.

@@ -116,14 +116,9 @@ fn renamed_word(message: &str) -> Option<String> {
 
 /// Adds a location to an error.
 pub(super) fn located_error(place: Location, error: Error) -> Error {
-    let message = located(place, error.message());
-    Error::new(error.code(), message).with_context(error.context().clone())
-}
-
-fn located(place: Location, message: &str) -> String {
-    format!("line {}, column {}: {message}", place.line(), place.column())
+    error.while_doing(&format!("line {}, column {}", place.line(), place.column()))
 }
 
 pub(super) fn at(place: Location, message: &str) -> Error {
-    Error::invalid_argument(located(place, message))
+    located_error(place, Error::invalid_argument(message))
 }

@@ -1,6 +1,5 @@
 //! The shared parts of the reader's tests: a store over an in-memory log, written entry by entry,
 //! with a clock that follows tokio's paused one.
-#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 pub mod checkpoints;
 mod rim;

@@ -78,13 +78,18 @@ public record Definition(
         KeyType keyType = KeyType.of(packed.i32());
         String partitionKey = packed.text();
         int partitions = packed.i32();
+        Duration ttl = packed.duration();
+        Duration heartbeat = Duration.ofMillis(Integer.toUnsignedLong(packed.i32()));
+        boolean isVersioned = packed.flag();
+        Duration logRetention = packed.duration();
+        long logRetentionBytes = packed.i64();
         StoreOptions options =
                 StoreOptions.builder()
-                        .ttl(packed.duration())
-                        .heartbeat(Duration.ofMillis(Integer.toUnsignedLong(packed.i32())))
-                        .versioned(packed.flag())
-                        .logRetention(packed.duration())
-                        .logRetentionBytes(packed.i64())
+                        .ttl(ttl)
+                        .heartbeat(heartbeat)
+                        .versioned(isVersioned)
+                        .logRetention(logRetention)
+                        .logRetentionBytes(logRetentionBytes)
                         .build();
         boolean isKeyValue = packed.flag();
         boolean isStream = packed.flag();

@@ -7,7 +7,7 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A field of a store specification. Immutable.
+ * A field of a store specification. Immutable; do not change an array that was given to it.
  *
  * <pre>{@code
  * FieldSpec city = FieldSpec.of("city", FieldType.STRING).required().index(ColumnIndex.EXACT);
