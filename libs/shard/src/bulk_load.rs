@@ -33,8 +33,8 @@ impl BulkLoad {
         order: KeyOrder,
         resources: &Resources,
     ) -> Result<Self> {
-        let shard =
-            Shard::open_with(path, at, order, |durable| resources.bulk_load_options(durable))?;
+        let options = |durable: &_| resources.bulk_load_options(durable);
+        let shard = Shard::open_with(path, at, order, resources, options)?;
         Ok(Self { shard, resources: resources.clone() })
     }
 

@@ -47,6 +47,11 @@ impl ShardDirectory {
         Self { have_events: true, ..Self::new(dir, resources) }
     }
 
+    /// Returns the resources of the shards.
+    pub fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
     fn open(&self, path: &Path, at: PartitionRef, order: KeyOrder) -> Result<Shard> {
         match self.have_events {
             true => Shard::open_with_events(path, at, order, &self.resources),

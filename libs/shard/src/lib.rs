@@ -43,6 +43,7 @@ mod error;
 mod event_position;
 mod events;
 mod expiry;
+mod open_shards;
 mod resources;
 mod shard;
 mod view;

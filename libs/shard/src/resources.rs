@@ -14,6 +14,7 @@ use rocksdb::{
 use crate::engine;
 use crate::event_position::RetentionFloor;
 use crate::expiry::DurableWatermark;
+use crate::open_shards::{OpenShardCount, OpenShardGuard};
 
 /// Option that stops RocksDB from rewriting a bottommost file merely because it was read. Once no
 /// view is older than the file's last write, RocksDB rewrites the file, as the file may contain
@@ -39,6 +40,7 @@ pub struct Resources {
     table_bytes: usize,
     is_direct: bool,
     are_writes_filtered: bool,
+    open: OpenShardCount,
 }
 
 impl Resources {
@@ -66,7 +68,8 @@ impl Resources {
         let (writes, loads) = (bound(), bound());
         let table_bytes = SHARD_TABLE_BYTES.min(writes_bytes / 2);
         let (is_direct, are_writes_filtered) = (false, false);
-        Ok(Self { cache, writes, loads, table_bytes, is_direct, are_writes_filtered })
+        let open = OpenShardCount::default();
+        Ok(Self { cache, writes, loads, table_bytes, is_direct, are_writes_filtered, open })
     }
 
     /// Bypasses the operating system's page cache for reads and writes of files, if the file system
@@ -84,6 +87,17 @@ impl Resources {
     pub fn with_filtered_writes(mut self) -> Self {
         self.are_writes_filtered = true;
         self
+    }
+
+    /// Returns when no shard with these resources is open, so that the folders of the shards may be
+    /// removed. A reader that never ends delays the return forever.
+    pub async fn all_closed(&self) {
+        self.open.none_open().await;
+    }
+
+    /// Registers a shard that opens.
+    pub(crate) fn register_shard(&self) -> OpenShardGuard {
+        self.open.enter()
     }
 
     /// Returns the options of a shard.
@@ -194,6 +208,7 @@ fn with_files(cache: &Cache) -> Options {
 mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
+    use std::task::{Context, Waker};
 
     use forebay_core::fold::{FoldEffects, PartitionState};
     use forebay_core::id::{LogId, PartitionCount, PartitionId, PartitionRef, StoreId};
@@ -233,6 +248,23 @@ mod tests {
                 writer.shard().flush().unwrap();
             }
         }
+    }
+
+    #[test]
+    fn all_closed_waits_for_the_last_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap();
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        let order = KeyOrder { primary: KeyType::Bytes, partition: None };
+        let writer = ShardDirectory::new(folder.path(), resources.clone()).create(at, order);
+        let reader = Arc::clone(writer.as_ref().unwrap().shard());
+        let mut closed = std::pin::pin!(resources.all_closed());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(closed.as_mut().poll(&mut context).is_pending());
+        drop(writer);
+        assert!(closed.as_mut().poll(&mut context).is_pending(), "a reader holds the shard");
+        drop(reader);
+        assert!(closed.as_mut().poll(&mut context).is_ready());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use rocksdb::{
 use crate::error::{from_rocksdb, from_rocksdb_open};
 use crate::event_position::{EVENTS, RetentionFloor};
 use crate::expiry::DurableWatermark;
+use crate::open_shards::OpenShardGuard;
 use crate::resources::Resources;
 
 /// The documents of one partition and the state that they were derived with. Any number of threads
@@ -34,6 +35,8 @@ pub struct Shard {
     partition_time: AtomicI64,
     durable: DurableWatermark,
     pub(crate) floor: RetentionFloor,
+    /// Declared after the database, which closes first.
+    _open: OpenShardGuard,
 }
 
 impl Shard {
@@ -43,7 +46,7 @@ impl Shard {
         order: KeyOrder,
         resources: &Resources,
     ) -> Result<Self> {
-        Self::open_with(path, at, order, |durable| resources.options(durable))
+        Self::open_with(path, at, order, resources, |durable| resources.options(durable))
     }
 
     /// Opens a shard with events; else as [`Shard::open`].
@@ -60,7 +63,7 @@ impl Shard {
             ColumnFamilyDescriptor::new(EVENTS, events),
         ];
         let db = DB::open_cf_descriptors(&options, path, parts);
-        let shard = Self::opened(db, path, at, order, durable, floor)?;
+        let shard = Self::opened(db, path, at, order, (durable, floor), resources)?;
         shard.resume_events()?;
         Ok(shard)
     }
@@ -70,11 +73,12 @@ impl Shard {
         path: &Path,
         at: PartitionRef,
         order: KeyOrder,
+        resources: &Resources,
         options: impl FnOnce(&DurableWatermark) -> Options,
     ) -> Result<Self> {
         let durable = DurableWatermark::new();
         let db = DB::open(&options(&durable), path);
-        Self::opened(db, path, at, order, durable, RetentionFloor::default())
+        Self::opened(db, path, at, order, (durable, RetentionFloor::default()), resources)
     }
 
     fn opened(
@@ -82,13 +86,14 @@ impl Shard {
         path: &Path,
         at: PartitionRef,
         order: KeyOrder,
-        durable: DurableWatermark,
-        floor: RetentionFloor,
+        (durable, floor): (DurableWatermark, RetentionFloor),
+        resources: &Resources,
     ) -> Result<Self> {
         let db =
             db.map_err(|error| from_rocksdb_open(&error, path).with_partition(at.partition))?;
         let partition_time = AtomicI64::new(Timestamp::MIN.as_micros());
-        Ok(Self { db, order, at, path: path.to_owned(), partition_time, durable, floor })
+        let (path, _open) = (path.to_owned(), resources.register_shard());
+        Ok(Self { db, order, at, path, partition_time, durable, floor, _open })
     }
 
     /// Returns the partition of the shard.
@@ -278,8 +283,9 @@ mod tests {
         let order = KeyOrder::of(&definition.unwrap());
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
         let lock = Arc::clone(lock);
-        Shard::open_with(path, at, order, |durable| {
-            let mut options = Resources::new(16 << 20).unwrap().options(durable);
+        let resources = Resources::new(16 << 20).unwrap();
+        Shard::open_with(path, at, order, &resources, |durable| {
+            let mut options = resources.options(durable);
             options.set_write_buffer_size(64 << 10);
             options.set_level_zero_file_num_compaction_trigger(2);
             options.set_level_zero_stop_writes_trigger(3);

@@ -22,4 +22,4 @@ mod replicas_test;
 
 pub use materializer::{BufferedEntry, EntryRun, Materializer, WrittenShard};
 pub use open_shards::ShardFolder;
-pub use replicas::{ShardReplicas, replica_parts, shard_resources};
+pub use replicas::{ShardReplicas, await_all_closed, replica_parts, shard_resources};

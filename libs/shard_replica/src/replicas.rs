@@ -23,6 +23,9 @@ use crate::replica::ShardReplica;
 /// the log.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
 
+/// Longest wait for the reads in flight that hold a shard of a service that stops.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(30);
+
 /// The shards of one store in this process. Cheap to clone.
 pub struct ShardReplicas<M: Materializer>(Arc<OpenShards<M>>);
 
@@ -155,4 +158,12 @@ pub fn replica_parts(context: &ServiceContext) -> ReplicaParts {
 /// As [`Resources::new`].
 pub fn shard_resources(settings: &ShardSettings) -> Result<Resources> {
     Ok(Resources::new(settings.memory_bytes())?.with_direct_io(settings.direct_io))
+}
+
+/// Waits until all shards with these resources are closed, so that their folders may be removed. A
+/// read that ends too late is logged.
+pub async fn await_all_closed(resources: &Resources) {
+    if tokio::time::timeout(CLOSE_WAIT_MAX, resources.all_closed()).await.is_err() {
+        warn!("a shard is still open at the stop: a read in flight holds the shard");
+    }
 }

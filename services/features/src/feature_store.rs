@@ -14,6 +14,7 @@ use forebay_core::{Error, Result};
 use forebay_query::SqlOptions;
 use forebay_replica::{ReadOptions, StoreReplica};
 use forebay_runtime::{LowPriorityRuntime, OpenResources, Peers, Reconciler, StoreResource};
+use forebay_shard_replica::await_all_closed;
 use forebay_tasks::block_in_place;
 use futures::future::{join, join_all};
 use parking_lot::Mutex;
@@ -207,8 +208,8 @@ impl Features {
         found.map(take).ok_or_else(|| Error::not_found(message).with_store(name))
     }
 
-    /// Ends all views and streams. Their shards are closed on return, unless a read in flight holds
-    /// one; a view or stream that does not end in time is logged.
+    /// Ends all views and streams. Their shards are closed on return. A view, a stream or a read in
+    /// flight that does not end in time is logged.
     pub async fn stop(&self) {
         let reconciler = self.reconciler.lock().take();
         if let Some(reconciler) = reconciler {
@@ -218,6 +219,7 @@ impl Features {
         let streams = self.streams.take_all().into_iter().map(StoreResource::shut_down);
         let views = self.views.take_all().into_iter().map(StoreResource::shut_down);
         join(join_all(streams), join_all(views)).await;
+        await_all_closed(self.parts.shards.resources()).await;
     }
 }
 

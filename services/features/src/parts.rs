@@ -61,6 +61,11 @@ impl FeatureShards {
         Ok(shards)
     }
 
+    /// Returns the resources of all shards.
+    pub(crate) fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
     /// Returns the exports, if a folder is configured.
     pub(crate) fn exports(&self) -> Option<&Exports> {
         self.exports.as_ref()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use forebay_log::change_stream_service::ChangeStreamService;
 use forebay_runtime::RoleServices;
+use forebay_shard_replica::await_all_closed;
 use tonic::service::Routes;
 
 use crate::copies::{CopySource, ReplicaShards};
@@ -66,5 +67,8 @@ impl RoleServices for ReplicatorServices {
 
     async fn stop(&self) {
         self.replicas.stop().await;
+        if let Some(directory) = &self.parts.shards {
+            await_all_closed(directory.resources()).await;
+        }
     }
 }

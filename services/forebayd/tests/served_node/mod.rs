@@ -16,6 +16,7 @@ use forebay_runtime::ServiceContext;
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::SnapshotStore;
 use forebayd::{Node, NodeParts};
+use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -30,6 +31,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// the node.
 pub struct ServedNode {
     pub node: Node,
+    shards: Resources,
     /// The task that serves the node; `None` once the node has ended.
     server: Option<JoinHandle<()>>,
     pub address: String,
@@ -56,7 +58,8 @@ impl ServedNode {
         snapshots: Option<SnapshotStore>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let shards = ShardDirectory::new(data.join("shards"), Resources::new(64 << 20).unwrap());
+        let resources = Resources::new(64 << 20).unwrap();
+        let shards = ShardDirectory::new(data.join("shards"), resources.clone());
         let context = ServiceContext::start(Arc::clone(log), clock, Arc::new(SystemEntropy));
         let context = context.with_snapshots(snapshots);
         let parts = NodeParts { context, shards: Some(shards), features: None };
@@ -66,7 +69,7 @@ impl ServedNode {
         let server = Server::builder().add_routes(node.routes());
         let serving = server.serve_with_incoming(TcpIncoming::from(listener));
         let server = tokio::spawn(async { drop(serving.await) });
-        Self { node, server: Some(server), address }
+        Self { node, shards: resources, server: Some(server), address }
     }
 
     pub async fn client(&self) -> Client {
@@ -98,6 +101,8 @@ impl ServedNode {
             server.abort();
             let _ = server.await;
             self.node.stop().await;
+            let closed = self.shards.all_closed().now_or_never();
+            assert!(closed.is_some(), "the stopped node has an open shard");
         }
     }
 }
