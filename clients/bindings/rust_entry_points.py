@@ -12,7 +12,7 @@ MODULE = """\
 
 use jni_sys::{{JNIEnv, jclass, jint, jlong}};
 
-use super::address::{{at, text}};
+use super::{{at, text}};
 
 /// Version of the entry points and structs; raised with each change of either.
 pub(super) const ABI_VERSION: jint = {version};

@@ -1,7 +1,8 @@
 """Generates `forebay/_verbs.py`, the verbs of the blocking client, from `_async_verbs.py`.
 
-The two files differ in nothing but the awaits, so there is one source. Run this script after a
-change of the source; with `--check` it only says whether the generated file is up to date.
+The two files differ in nothing but the awaits and the names of their classes, so there is one
+source. Run this script after a change of the source; with `--check`, the script only says whether
+the generated file is up to date. `tools/decisions/0059` compares the script with `unasync`.
 """
 
 import os

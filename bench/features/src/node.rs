@@ -65,7 +65,7 @@ impl Node {
         make_stream(node.address()).await?;
         for (_, declaration) in VIEWS {
             let declaration = declaration.to_owned();
-            let request = v1::ApplyViewRequest { declaration, dry_run: false };
+            let request = v1::ApplyViewRequest { declaration, dry_run: false, first_line: 1 };
             WriterClient::new(node.channel.clone()).apply_view(request).await?;
         }
         Ok(node)

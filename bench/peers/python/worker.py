@@ -135,7 +135,7 @@ class Gets:
 
         self.data = data
         self.at: dict[str, int] = {}
-        self.reader = forebay.Reader.in_memory(key="bytes", key_value=True, partitions=4)
+        self.reader = forebay.Reader.in_memory(key_type="bytes", key_value=True, partitions=4)
         self.dict: dict[bytes, bytes] = {}
         size = 2 * data.entries * (data.value_bytes + 64)
         self.lmdb = lmdb.open(os.path.join(folder, "lmdb"), map_size=size, sync=False)
@@ -239,9 +239,9 @@ class Gather:
         gc.disable()
         self.tuples: dict[str, tuple[float, ...]] = {}
         self.reader = forebay.Reader.in_memory(
-            dict.fromkeys(names, "float32"), key="string", partitions=4
+            dict.fromkeys(names, "float32"), key_type="string", partitions=4
         )
-        self.bytes = forebay.Reader.in_memory(key="string", key_value=True, partitions=4)
+        self.bytes = forebay.Reader.in_memory(key_type="string", key_value=True, partitions=4)
         filling = PipelinedFill()
         # A put copies the given dict.
         fields = dict.fromkeys(names, 0.0)
@@ -327,7 +327,7 @@ class MixedReads:
         """Fill Forebay; a document has all fields except every tenth."""
         self.count = data.entries
         types = {f"f{n}": self.TYPES[n % len(self.TYPES)] for n in range(self.FIELDS)}
-        self.reader = forebay.Reader.in_memory(types, key="string", partitions=4)
+        self.reader = forebay.Reader.in_memory(types, key_type="string", partitions=4)
         # The fields of each type that a document has, by the tenth that it lacks.
         held = [
             [

@@ -123,7 +123,7 @@ enum { FB_REFUSED = 0, FB_APPENDED = 1, FB_APPLIED = 2, FB_CONDITION_FAILED = 3 
 enum {
     FB_ALTER_ADD_FIELD = 1,
     FB_ALTER_DROP_FIELD = 2,
-    FB_ALTER_DROP_BY_PREFIX = 3,
+    FB_ALTER_DROP_FIELDS_BY_PREFIX = 3,
     FB_ALTER_RENAME_FIELD = 4,
     FB_ALTER_WIDEN_FIELD = 5,
     FB_ALTER_DROP_ALL = 6,
@@ -325,7 +325,7 @@ typedef struct fb_reader_options {
      */
     uint64_t memory_limit;
     /*
-     * Most bytes of disk, in checkpoint_dir, for documents that exceed the memory budget; 0 spills
+     * Most bytes of disk, in checkpoint_dir, for documents that exceed the memory limit; 0 spills
      * nothing. The reader spills the least recently written documents; a read of a spilled document
      * waits for the disk. The index stays in memory. FB_INVALID_ARGUMENT without checkpoint_dir.
      */
@@ -632,7 +632,7 @@ int32_t fb_scan_next(
     uint64_t *count, fb_error *error);
 
 /*
- * Counts and status, packed: hits, misses, memory bytes, memory used, memory budget (all bits set
+ * Counts and status, packed: hits, misses, memory bytes, memory used, memory limit (all bits set
  * for none), spilled bytes, most bytes to spill, records applied, bytes read of the log, records
  * skipped, duplicates skipped, oversized changes skipped, log errors, rebuilds, copies started from
  * a snapshot, snapshots that were unavailable or unusable, checkpoints written, failed, restored,

@@ -13,7 +13,7 @@
 
 use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 
-use address::at;
+use crate::abi::FbText;
 
 /// Declares `Java_io_forebay_JniCalls_NAME` for each call; each takes `jlong`s and returns a
 /// status.
@@ -36,8 +36,17 @@ macro_rules! calls {
     };
 }
 
-mod address;
 mod entry_points;
+
+/// Returns the pointer of an address that Java passes.
+fn at<T>(address: jlong) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Returns the text at an address that Java passes.
+fn text(address: jlong, length: jlong) -> FbText {
+    FbText { data: at(address), length: length as u64 }
+}
 
 /// Returns the version of this library's ABI; Java refuses another version.
 #[unsafe(no_mangle)]

@@ -173,7 +173,7 @@ impl Packer {
         self.i64(event.append_time.as_micros());
         self.u32(event.partition.0);
         self.u64(event.offset.0);
-        self.u32(event.place);
+        self.u32(event.index_in_entry);
         self.u32(event.values().count() as u32);
         for (column, value) in event.values() {
             self.u32(column.id.0);

@@ -191,7 +191,7 @@ static fb_bytes stream(uint64_t store)
 }
 
 /*
- * The same documents under the same budget, with disk space for the documents that exceed the
+ * The same documents under the same memory limit, with disk space for the documents that exceed the
  * memory.
  */
 static void spill(uint64_t client, fb_text name, fb_text last, const char *folder)
@@ -235,13 +235,13 @@ static void spill(uint64_t client, fb_text name, fb_text last, const char *folde
     memcpy(&spilled, metrics.data + 40, 8);
     memcpy(&most, metrics.data + 48, 8);
     fb_bytes_free(&metrics);
-    expect(used <= 512 << 10 && spilled > 0, "memory within its budget, the rest on disk");
+    expect(used <= 512 << 10 && spilled > 0, "memory within its limit, the rest on disk");
     expect(spilled <= most && most == 64 << 20, "and that within its own");
     check(fb_close(reader, &failure), "close the reader with room on disk");
 }
 
-/* Documents of a KiB each; the reader's budget holds some of them. */
-static void over_budget(uint64_t client, const char *folder)
+/* Documents of a KiB each; the reader's memory limit holds some of them. */
+static void over_memory_limit(uint64_t client, const char *folder)
 {
     static uint8_t kibibyte[1024];
     fb_field_spec field = {text("raw"), FB_TYPE_BYTES, 0, {0, 0, {NULL, 0}}, -1, NULL, 0, 0, 0};
@@ -251,7 +251,7 @@ static void over_budget(uint64_t client, const char *folder)
     fb_reader_options options;
     fb_bytes token = {NULL, 0}, metrics;
     fb_text last;
-    uint64_t store = 0, reader = 0, raw = 0, length = 0, used, budget, at;
+    uint64_t store = 0, reader = 0, raw = 0, length = 0, used, limit, at;
     uint32_t presence = 0;
     uint8_t buffer[1024];
     int64_t number;
@@ -261,8 +261,8 @@ static void over_budget(uint64_t client, const char *folder)
     memset(&options, 0, sizeof options);
     options.store = spec.name;
     options.memory_limit = 512 << 10;
-    check(fb_reader_open(client, &options, &reader, &failure), "open with a budget");
-    check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready within a budget");
+    check(fb_reader_open(client, &options, &reader, &failure), "open with a memory limit");
+    check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready within a memory limit");
     for (number = 0; number < 1000; number++) {
         fb_key large = {FB_KEY_INT64, 0, {(const uint8_t *)&number, 8}, {NULL, 0}};
         fb_change change = {FB_VERB_PUT, FB_IF_ALWAYS, large, &op, 1, -1, 0, {NULL, 0}};
@@ -276,10 +276,10 @@ static void over_budget(uint64_t client, const char *folder)
     while (!is_said) {
         check(fb_reader_metrics(reader, &metrics, &failure), "metrics");
         memcpy(&used, metrics.data + 24, 8);
-        memcpy(&budget, metrics.data + 32, 8);
-        expect(used <= budget && budget == 512 << 10, "it keeps its budget");
-        for (at = 0; at + 13 <= metrics.length; at++)
-            is_said |= memcmp(metrics.data + at, "memory budget", 13) == 0;
+        memcpy(&limit, metrics.data + 32, 8);
+        expect(used <= limit && limit == 512 << 10, "it keeps its limit");
+        for (at = 0; at + 12 <= metrics.length; at++)
+            is_said |= memcmp(metrics.data + at, "memory limit", 12) == 0;
         fb_bytes_free(&metrics);
         thrd_yield();
     }
@@ -291,7 +291,7 @@ static void over_budget(uint64_t client, const char *folder)
                                   &failure), "get what was applied");
     }
     expect(presence == FB_VALUE && length == 1024, "it answers on");
-    check(fb_close(reader, &failure), "close the reader with a budget");
+    check(fb_close(reader, &failure), "close the reader with a memory limit");
     if (folder != NULL) spill(client, spec.name, last, folder);
     fb_bytes_free(&token);
     check(fb_close(store, &failure), "close the large store");
@@ -652,7 +652,7 @@ int main(int arguments_count, char **arguments)
     check(fb_close(reader, &failure), "close the reader");
     expect(fb_close(reader, NULL) == FB_CLOSED, "a second close says so");
     expect(fb_reader_await_ready(reader, 1, NULL) == FB_CLOSED, "and so does a use");
-    over_budget(client, arguments_count > 2 ? arguments[2] : NULL);
+    over_memory_limit(client, arguments_count > 2 ? arguments[2] : NULL);
     set_options(client);
     indexed_stream(client);
     select_events(client);

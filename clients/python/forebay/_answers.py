@@ -116,7 +116,7 @@ class Definition:
     store_id: int
     name: str
     version: int
-    key: str
+    key_type: str
     """Type of the primary key: `string`, `bytes` or `int64`."""
     partition_key: str | None
     """The field that partitions the store, if not the primary key."""
@@ -169,7 +169,7 @@ class Event:
     partition: int
     offset: int
     """Offset of the event's entry in the partition."""
-    place: int
+    index_in_entry: int
     """Index of the event in its entry, from 0."""
     columns: Document
     """The selected columns by name: an absent column is missing, a null column is None."""
@@ -337,7 +337,7 @@ class ReaderMetrics:
     memory_limit: int | None
     """The bound of `memory_used`; None without a bound."""
     spilled_bytes: int
-    """Bytes on disk of the documents that exceed the memory budget."""
+    """Bytes on disk of the documents that exceed the memory limit."""
     spill_limit: int
     """The bound of `spilled_bytes`; 0 if nothing is spilled."""
     counts: Counts

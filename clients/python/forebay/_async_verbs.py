@@ -49,7 +49,7 @@ class AsyncClientVerbs:
         name: str,
         fields: FieldTypes = (),
         *,
-        key: str = "string",
+        key_type: str = "string",
         partitions: int = 8,
         partition_key: str | None = None,
         key_value: bool = False,
@@ -77,7 +77,7 @@ class AsyncClientVerbs:
         native, calls = self._open()
         spec = store_spec(
             name,
-            key=key,
+            key_type=key_type,
             partitions=partitions,
             fields=fields,
             partition_key=partition_key,
@@ -94,7 +94,7 @@ class AsyncClientVerbs:
         name: str,
         columns: FieldTypes,
         *,
-        key: str = "string",
+        key_type: str = "string",
         partitions: int = 8,
         event_time: str | None = None,
         heartbeat: float = 1.0,
@@ -116,7 +116,7 @@ class AsyncClientVerbs:
         native, calls = self._open()
         spec = stream_spec(
             name,
-            key=key,
+            key_type=key_type,
             partitions=partitions,
             columns=columns,
             event_time=event_time,

@@ -13,7 +13,7 @@ FieldTypes = Union[Mapping[str, str], Sequence[_native.FieldSpec]]
 def store_spec(
     name: str,
     *,
-    key: str,
+    key_type: str,
     partitions: int,
     fields: FieldTypes,
     partition_key: str | None,
@@ -26,7 +26,7 @@ def store_spec(
     """Return the native specification of a new store."""
     return _native.StoreSpec(
         name,
-        key=key,
+        key_type=key_type,
         partitions=partitions,
         fields=_field_specs(fields),
         partition_key=partition_key,
@@ -41,7 +41,7 @@ def store_spec(
 def stream_spec(
     name: str,
     *,
-    key: str,
+    key_type: str,
     partitions: int,
     columns: FieldTypes,
     event_time: str | None,
@@ -52,7 +52,7 @@ def stream_spec(
     """Return the native specification of a new stream."""
     return _native.StoreSpec(
         name,
-        key=key,
+        key_type=key_type,
         partitions=partitions,
         fields=_field_specs(columns),
         partition_key=None,

@@ -137,7 +137,7 @@ def open_in_memory(
     rows: Rows,
     *,
     name: str,
-    key: str,
+    key_type: str,
     partitions: int,
     partition_key: str | None,
     key_value: bool,
@@ -149,7 +149,7 @@ def open_in_memory(
     """Open an in-memory reader: `Reader.in_memory` with all its parameters."""
     spec = store_spec(
         name,
-        key=key,
+        key_type=key_type,
         partitions=partitions,
         fields=fields,
         partition_key=partition_key,

@@ -592,7 +592,7 @@ class StoreSpec:
         cls,
         name: str,
         *,
-        key: str,
+        key_type: str,
         partitions: int,
         fields: list[FieldSpec],
         partition_key: str | None,

@@ -39,10 +39,10 @@ class Reader(_native.Reader):
     would leave less than 56 MiB and 8 MiB for each partition. If an entry needs more memory, the
     reader spills documents, if it may. Otherwise the reader stops applying entries, and `status`
     says so; it still answers reads, which turn stale by their bounds. Readers that share a copy
-    count it once, in the budget of the reader that maintains it.
+    count it once, in the limit of the reader that maintains it.
 
     `spill_limit` is the most bytes of disk, in `checkpoint_dir`, for documents that exceed the
-    memory budget; 0 spills nothing, and more than 0 needs the directory (`InvalidArgumentError`).
+    memory limit; 0 spills nothing, and more than 0 needs the directory (`InvalidArgumentError`).
     The reader spills the least recently written documents, and a read of a spilled document waits
     for the disk; the index stays in memory.
 
@@ -74,7 +74,7 @@ class Reader(_native.Reader):
         rows: Rows = (),
         *,
         name: str = "memory",
-        key: str = "string",
+        key_type: str = "string",
         partitions: int = 8,
         partition_key: str | None = None,
         key_value: bool = False,
@@ -94,7 +94,7 @@ class Reader(_native.Reader):
             fields,
             rows,
             name=name,
-            key=key,
+            key_type=key_type,
             partitions=partitions,
             partition_key=partition_key,
             key_value=key_value,

@@ -48,7 +48,7 @@ class ClientVerbs:
         name: str,
         fields: FieldTypes = (),
         *,
-        key: str = "string",
+        key_type: str = "string",
         partitions: int = 8,
         partition_key: str | None = None,
         key_value: bool = False,
@@ -76,7 +76,7 @@ class ClientVerbs:
         native, calls = self._open()
         spec = store_spec(
             name,
-            key=key,
+            key_type=key_type,
             partitions=partitions,
             fields=fields,
             partition_key=partition_key,
@@ -93,7 +93,7 @@ class ClientVerbs:
         name: str,
         columns: FieldTypes,
         *,
-        key: str = "string",
+        key_type: str = "string",
         partitions: int = 8,
         event_time: str | None = None,
         heartbeat: float = 1.0,
@@ -115,7 +115,7 @@ class ClientVerbs:
         native, calls = self._open()
         spec = stream_spec(
             name,
-            key=key,
+            key_type=key_type,
             partitions=partitions,
             columns=columns,
             event_time=event_time,

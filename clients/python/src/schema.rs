@@ -167,13 +167,13 @@ pub(crate) struct NewStore {
 impl NewStore {
     #[new]
     #[pyo3(signature = (
-        name, *, key, partitions, fields, partition_key, key_value, ttl, versioned, heartbeat,
+        name, *, key_type, partitions, fields, partition_key, key_value, ttl, versioned, heartbeat,
         log_retention, log_retention_bytes=None, stream=false, event_time=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
         name: &str,
-        key: &str,
+        key_type: &str,
         partitions: u32,
         fields: Vec<NewField>,
         partition_key: Option<String>,
@@ -187,10 +187,10 @@ impl NewStore {
         event_time: Option<String>,
     ) -> Result<Self, CallError> {
         native_call(|| {
-            let key = key_type_of(key)?;
+            let key_type = key_type_of(key_type)?;
             let mut spec = match key_value {
-                true => StoreSpec::key_value(name, key, partitions),
-                false => StoreSpec::documents(name, key, partitions),
+                true => StoreSpec::key_value(name, key_type, partitions),
+                false => StoreSpec::documents(name, key_type, partitions),
             };
             spec.fields.extend(fields.into_iter().map(|field| field.spec));
             spec.partition_key = partition_key;
@@ -321,7 +321,7 @@ pub(crate) fn definition_object<'py>(
     parts.set_item("store_id", definition.store.0)?;
     parts.set_item("name", &definition.name)?;
     parts.set_item("version", definition.version.0)?;
-    parts.set_item("key", definition.key_type.name())?;
+    parts.set_item("key_type", definition.key_type.name())?;
     parts.set_item("partition_key", partition_key.map(|field| field.name.as_str()))?;
     parts.set_item("partitions", definition.write_logs().partitions.0)?;
     parts.set_item("fields", fields.to_tuple())?;

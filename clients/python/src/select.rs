@@ -98,7 +98,7 @@ fn event_object<'py>(py: Python<'py>, event: &Event) -> Result<Bound<'py, PyAny>
     parts.set_item("append_time", datetime_of(py, event.append_time)?)?;
     parts.set_item("partition", event.partition.0)?;
     parts.set_item("offset", event.offset.0)?;
-    parts.set_item("place", event.place)?;
+    parts.set_item("index_in_entry", event.index_in_entry)?;
     parts.set_item("columns", columns)?;
     Ok(model(py, "Event", &parts)?)
 }

@@ -72,7 +72,7 @@ def test_gather_fills_every_matrix_type(reader: forebay.Reader) -> None:
 
 
 def test_int64_keys_are_accepted_as_arrays(stores: Stores) -> None:
-    store, reader = stores.create({"a": "int64"}, key="int64")
+    store, reader = stores.create({"a": "int64"}, key_type="int64")
     store.batch(forebay.upsert(key, {"a": key * 2}) for key in range(1000)).require_complete()
     keys = np.arange(-10, 1000, dtype=np.int64)
     expected = [None] * 10 + [key * 2 for key in range(1000)]

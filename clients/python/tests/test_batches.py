@@ -46,7 +46,7 @@ def test_large_batch_reads_every_type(name: str) -> None:
 def test_batch_reads_vectors() -> None:
     vectors = np.arange(12, dtype=np.float32).reshape(6, 2)
     rows = {n: {"v": vector} for n, vector in enumerate(vectors)}
-    reader = forebay.Reader.in_memory({"v": "f32[2]"}, rows, key="int64")
+    reader = forebay.Reader.in_memory({"v": "f32[2]"}, rows, key_type="int64")
     assert np.array_equal(np.array(reader.get_many(range(6), "v")), vectors)
 
 
@@ -66,7 +66,7 @@ def test_batch_accepts_every_key_type_in_any_container() -> None:
     }
     for kind, (keys, others) in kinds.items():
         rows = {key: {"n": place} for place, key in enumerate(keys)}
-        reader = forebay.Reader.in_memory({"n": "int64"}, rows, key=kind)
+        reader = forebay.Reader.in_memory({"n": "int64"}, rows, key_type=kind)
         containers: list[Callable[[list[Any]], Any]] = [list, tuple, iter, dict.fromkeys]
         for container in containers:
             assert reader.get_many(container(keys), "n") == list(range(len(keys)))
@@ -81,7 +81,7 @@ def test_batch_accepts_every_key_type_in_any_container() -> None:
 
 def test_batch_accepts_keys_of_two_parts() -> None:
     reader = forebay.Reader.in_memory(
-        {"tenant": "int64", "n": "int64"}, key="string", partition_key="tenant"
+        {"tenant": "int64", "n": "int64"}, key_type="string", partition_key="tenant"
     )
     keys = [(n % 7, f"k{n}") for n in range(50)]
     reader.batch([forebay.put(key, {"n": n}) for n, key in enumerate(keys)])
@@ -116,7 +116,7 @@ def test_list_changed_during_a_batch_is_read_in_its_first_state(stores: Stores) 
 
 def test_threads_read_large_batches_concurrently() -> None:
     reader = forebay.Reader.in_memory(
-        {"n": "int64"}, {n: {"n": n} for n in range(100)}, key="int64"
+        {"n": "int64"}, {n: {"n": n} for n in range(100)}, key_type="int64"
     )
     keys = [n % 100 for n in range(20 * COUNT)]
     with ThreadPoolExecutor(4) as pool:

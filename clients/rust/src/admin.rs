@@ -36,23 +36,24 @@ impl Client {
 
     /// Alters a store, which gives the store its next version. All alterations happen, or none.
     ///
-    /// `from` is the version that the caller has seen: if another client has altered the store
-    /// since, the call is a `Conflict`. `None` alters the newest version, at the beginning of the
-    /// call and again after a concurrent alteration.
+    /// `from_version` is the version that the caller has seen: if another client has altered the
+    /// store since, the call is a `Conflict`. `None` alters the newest version, at the beginning of
+    /// the call and again after a concurrent alteration.
     ///
     /// # Errors
     /// - `NotFound`: no store has this name.
     /// - `InvalidArgument`: the alteration would make old data unreadable; the message says why.
-    /// - `Conflict`: the store has another version than `from`; the message names both versions.
+    /// - `Conflict`: the store has another version than `from_version`; the message names both
+    ///   versions.
     /// - `UnknownOutcome`: the deadline passed and the alteration may have happened. The same call
     ///   with the same client resolves the alteration, and alters nothing twice.
     pub async fn alter_store(
         &self,
         name: &str,
-        from: Option<SchemaVersion>,
+        from_version: Option<SchemaVersion>,
         alterations: &[Alteration],
     ) -> Result<Definition> {
-        let definition = self.definition_changes().alter(name, from, alterations).await?;
+        let definition = self.definition_changes().alter(name, from_version, alterations).await?;
         // Open handles of this client see the new definition at once.
         self.store_state(definition.clone());
         Ok(definition)

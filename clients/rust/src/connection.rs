@@ -13,10 +13,11 @@ use forebay_core::limits::{CLIENT_BACKOFF_MS_MAX, CLIENT_BACKOFF_MS_MIN, MESSAGE
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::remote::with_windows;
+use forebay_wire::endpoint::endpoint_of;
 use forebay_wire::status::{error_of_status, write_error_of_status};
 use forebay_wire::v1;
 use forebay_wire::v1::writer_client::WriterClient;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::options::{ClientOptions, ClientParts};
@@ -233,15 +234,11 @@ pub(crate) fn new_backoff() -> Backoff {
 /// # Errors
 /// `InvalidArgument` for an invalid address, `Unavailable` if no service answers there.
 pub(crate) async fn connect(
-    endpoint: &str,
+    address: &str,
     options: &ClientOptions,
     entropy: &dyn Entropy,
 ) -> Result<Channel> {
-    let address = match endpoint.contains("://") {
-        true => endpoint.to_owned(),
-        false => format!("http://{endpoint}"),
-    };
-    let endpoint = Endpoint::from_shared(address.clone()).map_err(|_| {
+    let endpoint = endpoint_of(address).ok_or_else(|| {
         Error::invalid_argument(
             "the address is not valid; give the address of a service as host:port",
         )

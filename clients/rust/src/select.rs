@@ -284,7 +284,7 @@ pub struct Event {
     /// Offset of the event's entry in the partition's log.
     pub offset: Offset,
     /// Index of the event in its entry.
-    pub place: u32,
+    pub index_in_entry: u32,
     identity: Key,
     definition: Arc<Definition>,
     columns: Arc<[EventColumn]>,
@@ -303,7 +303,7 @@ impl EventQueryResult {
                 append_time: Timestamp::from_micros(event.append_time_us),
                 partition: PartitionId(event.partition),
                 offset: Offset(event.offset),
-                place: event.place,
+                index_in_entry: event.index_in_entry,
                 identity: Key::from_identity_bytes(&event.key),
                 definition: Arc::clone(definition),
                 columns: Arc::clone(&columns),
@@ -316,7 +316,7 @@ impl EventQueryResult {
 }
 
 impl EventColumn {
-    fn of(wire: v1::SelectedColumn) -> Result<Self> {
+    fn of(wire: v1::EventColumn) -> Result<Self> {
         let field_type = wire.r#type.unwrap_or_default().try_into()?;
         Ok(Self { id: FieldId(wire.id), name: wire.name, field_type })
     }
@@ -367,7 +367,7 @@ impl fmt::Debug for Event {
             .field("time", &self.time)
             .field("partition", &self.partition)
             .field("offset", &self.offset)
-            .field("place", &self.place)
+            .field("index_in_entry", &self.index_in_entry)
             .field("values", &self.values)
             .finish_non_exhaustive()
     }

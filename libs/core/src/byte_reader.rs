@@ -1,5 +1,5 @@
 //! Reader of bytes that may end too early: takes fixed-width little-endian numbers and byte
-//! strings of known length from the front.
+//! strings of known length from the front, or item by item.
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -85,4 +85,31 @@ impl<'b> ByteReader<'b> {
     pub fn rest(&self) -> &'b [u8] {
         self.bytes
     }
+}
+
+/// Parses the items of these bytes, one after the other. `next` takes an item from the front and
+/// returns it with the bytes after it. The iterator ends after an error.
+///
+/// ```
+/// use forebay_core::Error;
+/// use forebay_core::byte_reader::{ByteReader, parse_items};
+/// let numbers = parse_items(&[7, 0, 9, 0, 1], |bytes| {
+///     let mut reader = ByteReader::new(bytes, || Error::corrupt("it ends too early"));
+///     Ok((reader.u16()?, reader.rest()))
+/// });
+/// assert_eq!(numbers.map(Result::ok).collect::<Vec<_>>(), [Some(7), Some(9), None]);
+/// ```
+pub fn parse_items<'b, T>(
+    bytes: &'b [u8],
+    mut next: impl FnMut(&'b [u8]) -> Result<(T, &'b [u8])>,
+) -> impl Iterator<Item = Result<T>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let item = next(rest);
+        rest = item.as_ref().map_or(&[], |(_, behind)| behind);
+        Some(item.map(|(item, _)| item))
+    })
 }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::id::{PartitionCount, SchemaVersion, StoreId};
 use crate::layout::Layout;
 use crate::schema::Definition;
+use crate::versions::VersionNumber;
 
 /// A record of the control log.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +92,19 @@ impl StoreHistory {
         let now = live(self.newest()?);
         let since = self.versions.values().rev().take_while(|schema| live(schema) == now);
         since.last().map(|schema| schema.definition.version)
+    }
+
+    /// Returns the version of the documents to which a rollback from this definition returns. The
+    /// version was live last before the live one, among the versions that the definition still has
+    /// and that follow the logs to which writes go. `None` without such a version.
+    pub fn rollback_target(&self, from: &Definition) -> Option<VersionNumber> {
+        let versions = &from.versions;
+        let is_target = |number: &VersionNumber| {
+            *number != versions.live().number
+                && versions.get(*number).is_some_and(|it| it.logs == versions.write_logs())
+        };
+        let earlier = self.versions.range(..from.version).rev();
+        earlier.map(|(_, schema)| schema.definition.versions.live().number).find(is_target)
     }
 
     /// Returns whether the store was deleted.
@@ -248,7 +262,6 @@ mod tests {
     use crate::key::KeyType;
     use crate::schema::{Alteration, FieldSpec, StoreSpec};
     use crate::value::FieldType;
-    use crate::versions::VersionNumber;
 
     fn store(id: u64, name: &str) -> Definition {
         StoreSpec::documents(name, KeyType::String, 4).define(StoreId(id)).unwrap()
@@ -378,5 +391,41 @@ mod tests {
             }
         }
         assert_eq!(StoreHistory::default().live_since(), None);
+    }
+
+    #[test]
+    fn rollback_target_was_live_last_and_still_exists() {
+        let mut catalog = Catalog::default();
+        let mut definition = store(1, "users");
+        catalog.apply(define(&definition));
+        let starts = vec![Offset(3); 4];
+        let mut alter = |alter: &dyn Fn(&Definition) -> Result<Definition>| {
+            definition = alter(&definition).unwrap();
+            assert_eq!(catalog.apply(define(&definition)), ControlEffect::Applied);
+            let history = catalog.store(StoreId(1)).unwrap();
+            history.rollback_target(&definition).map(|number| number.0)
+        };
+        let [one, two, three, four] = [1, 2, 3, 4].map(VersionNumber);
+        let age = FieldSpec::new("age", FieldType::INT32);
+        let altered = [Alteration::AddField(age)];
+        assert_eq!(alter(&|it| it.with_version(StoreId(8), starts.clone())), None);
+        assert_eq!(alter(&|it| it.with_version(StoreId(9), starts.clone())), None);
+        assert_eq!(alter(&|it| it.with_live(three)), Some(1), "the second one was never live");
+        assert_eq!(alter(&|it| it.with_version(StoreId(10), starts.clone())), Some(1));
+        assert_eq!(alter(&|it| it.with_live(four)), Some(3));
+        assert_eq!(alter(&|it| it.altered(&altered)), Some(3));
+        assert_eq!(alter(&|it| it.with_live(three)), Some(4), "a second rollback returns");
+        assert_eq!(alter(&|it| it.with_live(one)), Some(3), "the order counts, not the number");
+        assert_eq!(alter(&|it| it.without_version(three)), Some(4));
+        assert_eq!(alter(&|it| it.without_version(four)), None);
+        assert_eq!(alter(&|it| it.with_live(two)), Some(1));
+
+        let repartition = |it: &Definition| {
+            it.with_repartitioned_version(StoreId(11), PartitionCount(6), starts.clone())
+        };
+        let five = VersionNumber(5);
+        assert_eq!(alter(&repartition), Some(1));
+        assert_eq!(alter(&|it| it.with_writes_to(five)), None);
+        assert_eq!(alter(&|it| it.with_live(five)), None, "versions of other logs are no target");
     }
 }

@@ -202,7 +202,10 @@ impl Change {
                 continue;
             }
             let field = definition.field_by_id(change.field).ok_or_else(|| {
-                Error::invalid_argument(format!("the store has no field {}", change.field))
+                Error::invalid_argument(format!(
+                    "the store has no field {}; describe the store for its fields",
+                    change.field
+                ))
             })?;
             self.check_field(change, field, definition)
                 .map_err(|error| error.with_field(&field.name))?;
@@ -308,7 +311,9 @@ fn check_op(op: &FieldOp, field_type: FieldType) -> Result<()> {
             match field_type {
                 FieldType::Scalar(Int32 | Int64 | Float32 | Float64) => Ok(()),
                 other => {
-                    let message = format!("an increment needs a number, not a {other}");
+                    let message = format!(
+                        "an increment needs a number, not a {other}; increment another field"
+                    );
                     Err(Error::invalid_argument(message))
                 }
             }
@@ -318,7 +323,8 @@ fn check_op(op: &FieldOp, field_type: FieldType) -> Result<()> {
             match field_type {
                 FieldType::Scalar(_) => Ok(()),
                 other => {
-                    let message = format!("min and max need a scalar, not a {other}");
+                    let message =
+                        format!("min and max need a scalar, not a {other}; use another field");
                     Err(Error::invalid_argument(message))
                 }
             }
@@ -341,7 +347,7 @@ fn check_op(op: &FieldOp, field_type: FieldType) -> Result<()> {
 
 fn check_items(items: &[Value], field_type: FieldType) -> Result<()> {
     let FieldType::List(scalar) = field_type else {
-        let message = format!("list operations need a list, not a {field_type}");
+        let message = format!("list operations need a list, not a {field_type}; use another field");
         return Err(Error::invalid_argument(message));
     };
     check_list(scalar, items)

@@ -307,7 +307,7 @@ pub const VERIFY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub const VERIFY_CHANGED_MAX: usize = 1 << 20;
 /// Most differing documents that a comparison names.
 pub const VERIFY_NAMED_MAX: usize = 1_000;
-/// Largest text that declares one feature view, in bytes, without the line breaks before it.
+/// Largest text that declares one feature view, in bytes.
 pub const VIEW_DECLARATION_BYTES_MAX: usize = 64 * 1024;
 /// Largest file that declares feature views, in bytes.
 pub const VIEW_FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -344,9 +344,9 @@ pub const WINDOWS_MAX: usize = 32;
 pub const WINDOW_TILES_MAX: i64 = 10_000;
 /// Longest window and greatest allowed lateness: ten years, in microseconds.
 pub const WINDOW_US_MAX: i64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
-/// Greatest lead of an event's time over its partition's time, in microseconds: one day. A greater
-/// lead indicates a wrong clock, and the event's tile would stay until then.
-pub const EVENT_AHEAD_US_MAX: i64 = 24 * 60 * 60 * 1_000_000;
+/// Greatest skew of an event's time into the future of its partition's time, in microseconds: one
+/// day. A greater skew indicates a wrong clock, and the event's tile would stay until then.
+pub const EVENT_FUTURE_SKEW_US_MAX: i64 = 24 * 60 * 60 * 1_000_000;
 /// Largest value that an aggregate stores as it is (first, last, least, frequent), in bytes.
 pub const AGGREGATE_ITEM_BYTES_MAX: usize = 1_024;
 /// Most values of one `last-n`.

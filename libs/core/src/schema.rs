@@ -6,15 +6,14 @@
 //! people to find ids.
 
 mod check;
-mod names;
 mod stream;
 mod stream_check;
 
 use std::collections::BTreeSet;
 
-use self::names::check_field_id;
-pub use self::names::check_name;
-pub(crate) use self::names::check_ttl;
+use self::check::check_field_id;
+pub use self::check::check_name;
+pub(crate) use self::check::check_ttl;
 pub use self::stream::{ColumnIndex, ColumnRules, Stream, StreamSpec};
 use crate::coerce::coerce_value;
 use crate::error::{Error, Result};
@@ -482,7 +481,7 @@ impl Definition {
         check_name(&spec.name)?;
         if let Some(field) = self.field(&spec.name) {
             let message = if field.name == spec.name {
-                "the field exists already"
+                "the field exists already; choose another name"
             } else {
                 "the name is an alias of a renamed field; drop that field first"
             };

@@ -139,7 +139,9 @@ impl CatalogFollower {
                     return Err(fatal_error);
                 }
                 if progress.changed().await.is_err() {
-                    return Err(Error::closed("the catalog follower has stopped"));
+                    return Err(Error::closed(
+                        "the catalog follower has stopped; restart the process",
+                    ));
                 }
             }
         };

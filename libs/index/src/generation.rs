@@ -194,7 +194,7 @@ impl Generation {
         let publishing = PublishTarget { root, reclaim: &resources.reclaim };
         let is_unseen = fresh.is_some();
         let table = fresh.unwrap_or(table);
-        table.allow_inline(!resources.budget.may_spill() && !resources.budget.is_short());
+        table.allow_inline(!resources.account.may_spill() && !resources.account.is_short());
         for writes in effects.writes.chunks(PREFETCHED) {
             let hashes = table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
             for ((key, row), hash) in writes.iter().zip(hashes) {
@@ -323,17 +323,17 @@ impl Generation {
 impl Generation {
     /// Whether memory is so short that records must be spilled before it is used up.
     fn is_to_spill(&self, resources: &Resources) -> bool {
-        if !resources.budget.may_spill() || !resources.budget.is_short() {
+        if !resources.account.may_spill() || !resources.account.is_short() {
             return false;
         }
         self.space.memory.take_back();
-        resources.budget.is_short() && self.can_spill(resources)
+        resources.account.is_short() && self.can_spill(resources)
     }
 
     fn can_spill(&self, resources: &Resources) -> bool {
         let memory = &self.space.memory;
         resources.spill_place().into_iter().for_each(|place| memory.spill_to(place));
-        resources.budget.may_spill() && memory.can_spill()
+        resources.account.may_spill() && memory.can_spill()
     }
 
     /// Spills records for an entry that found no memory; returns whether a retry may find some now.

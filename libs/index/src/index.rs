@@ -11,7 +11,6 @@ use forebay_core::schema_set::SchemaSet;
 use forebay_core::value::FieldType;
 use forebay_core::{Error, Result};
 
-use crate::budget::{Budget, MemoryUse};
 use crate::counters::{Counters, ReadCounts};
 use crate::gather::{Conversion, GatherField, GatherPlan};
 use crate::handle::FieldHandle;
@@ -19,6 +18,7 @@ use crate::header_words::Status;
 use crate::inner::{Inner, Partition};
 use crate::key::{DocumentKey, Identity, KeyShape, SeededHash};
 use crate::memory::{reserved_for, shared_addresses_for};
+use crate::memory_account::{MemoryAccount, MemoryUse};
 use crate::number::Element;
 use crate::reclaim::Reclaim;
 use crate::resources::Resources;
@@ -120,9 +120,9 @@ impl Index {
         followed: impl IntoIterator<Item = PartitionId>,
         hash_seed: u64,
     ) -> Result<Self> {
-        let (hash, budget) = (SeededHash::new(hash_seed), Arc::new(Budget::new()));
-        Self::of(definitions, followed, hash, budget.clone(), None, |at| {
-            Ok(Partition::private(at, WriterState::private(addresses, hash, &budget)?))
+        let (hash, account) = (SeededHash::new(hash_seed), Arc::new(MemoryAccount::new()));
+        Self::of(definitions, followed, hash, account.clone(), None, |at| {
+            Ok(Partition::private(at, WriterState::private(addresses, hash, &account)?))
         })
     }
 
@@ -141,8 +141,8 @@ impl Index {
         directory: SharedCopyDirectory,
     ) -> Result<Self> {
         let (at, hash) = (directory.clone(), SeededHash::new(hash_seed));
-        let budget = Arc::new(Budget::new());
-        Self::of(definitions, followed, hash, budget, Some(at), |at| {
+        let account = Arc::new(MemoryAccount::new());
+        Self::of(definitions, followed, hash, account, Some(at), |at| {
             Ok(Partition::from_source(at, InitialSource::shared_copy(&directory, at)?))
         })
     }
@@ -160,8 +160,8 @@ impl Index {
     ) -> Result<Self> {
         let mut initial_sources: BTreeMap<_, _> = initial_sources.into_iter().collect();
         let followed: Vec<_> = initial_sources.keys().copied().collect();
-        let (hash, budget) = (SeededHash::new(hash_seed), Arc::new(Budget::new()));
-        Self::of(definitions, followed, hash, budget, Some(directory), |at| {
+        let (hash, account) = (SeededHash::new(hash_seed), Arc::new(MemoryAccount::new()));
+        Self::of(definitions, followed, hash, account, Some(directory), |at| {
             let source = initial_sources
                 .remove(&at.partition)
                 .ok_or_else(|| Error::internal("a partition has no initial source"))?;
@@ -173,7 +173,7 @@ impl Index {
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
         hash: SeededHash,
-        budget: Arc<Budget>,
+        account: Arc<MemoryAccount>,
         shared_copies: Option<SharedCopyDirectory>,
         mut make: impl FnMut(PartitionRef) -> Result<Partition>,
     ) -> Result<Self> {
@@ -207,7 +207,7 @@ impl Index {
                 shape,
                 schemas,
                 partitions,
-                resources: Resources { reclaim, budget, spill_dir: OnceLock::new() },
+                resources: Resources { reclaim, account, spill_dir: OnceLock::new() },
                 counters: Counters::new(),
                 hash,
                 shared_copies,
@@ -284,7 +284,7 @@ impl Index {
                 self.inner.hash,
                 place.hash,
             )?;
-            writer.space().memory.charge_to(&self.inner.resources.budget);
+            writer.space().memory.charge_to(&self.inner.resources.account);
             *state = Some(writer);
             resumed
         };
@@ -334,7 +334,7 @@ impl Index {
     /// writes. The default is no bound. An `apply` that would need more fails with `LimitExceeded`
     /// and changes nothing. The owner of a shared copy accounts for all of its memory.
     pub fn limit_memory(&self, bytes: u64) {
-        self.inner.resources.budget.set_limit(bytes);
+        self.inner.resources.account.set_limit(bytes);
     }
 
     /// Spills documents to disk when memory is short, at most this many bytes, 0 for none: when
@@ -344,12 +344,12 @@ impl Index {
     /// unnamed file is created in `dir`. The first directory and the last number count.
     pub fn spill_to(&self, dir: impl Into<PathBuf>, bytes_max: u64) {
         self.inner.resources.spill_dir.get_or_init(|| dir.into());
-        self.inner.resources.budget.set_spill_limit(bytes_max);
+        self.inner.resources.account.set_spill_limit(bytes_max);
     }
 
     /// The memory that the partitions take which this process writes, and its bound.
     pub fn memory(&self) -> MemoryUse {
-        self.inner.resources.budget.in_use()
+        self.inner.resources.account.in_use()
     }
 
     /// Frees the memory of earlier copies; call it now and then if this process writes no

@@ -56,8 +56,9 @@
 //! Each layer imports only from itself and from the layers above it in this list. The imports
 //! between the files have no circle.
 //!
-//! - *Data*: `key`, `handle`, `number`, `row_ref`, `budget`, `counters`, `schedule`. Plain data
-//!   that replicas of every storage share is in `replica_state` and `schema_set` of `forebay_core`.
+//! - *Data*: `key`, `handle`, `number`, `row_ref`, `memory_account`, `counters`, `schedule`. Plain
+//!   data that replicas of every storage share is in `replica_state` and `schema_set` of
+//!   `forebay_core`.
 //! - *Words*: `header_words`, the status that a partition's writer publishes, and its words.
 //! - *Memory*: `memory::geometry`, then `image` without `image::write`, then `memory`.
 //! - *Records*: `table` up to `table::directory`, then `space` and `reclaim`, then the rest of
@@ -79,7 +80,6 @@
 //! `tools/decisions/0003-give-each-index-partition-one-writer-and-each-call-one-view.md`.
 
 mod batch;
-mod budget;
 mod cache_line_probe;
 mod counters;
 mod gather;
@@ -94,6 +94,7 @@ mod inner;
 mod key;
 mod lookup;
 mod memory;
+mod memory_account;
 mod number;
 mod reclaim;
 mod resources;
@@ -113,7 +114,6 @@ mod writer;
 mod writer_state;
 
 pub use batch::{KeyAnswer, PackedValues};
-pub use budget::MemoryUse;
 #[doc(hidden)]
 pub use cache_line_probe::CacheLineProbe;
 pub use counters::ReadCounts;
@@ -124,6 +124,7 @@ pub use image::{Image, ImageFile, ImageMetadata, ImageSink, MappedFile};
 pub use index::{Index, IndexMetrics, PartitionStatus};
 pub use key::{DocumentKey, KeyList, PackedKeys};
 pub use memory::MaintenanceTask;
+pub use memory_account::MemoryUse;
 pub use number::{Element, FieldScalar};
 pub use row_ref::{FieldRead, RowRef};
 pub use scan::{Scan, ScannedDocument};

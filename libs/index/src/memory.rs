@@ -57,7 +57,7 @@ pub use self::maintenance::MaintenanceTask;
 pub(crate) use self::space_file::{SegmentNote, SpaceFile, is_of_memory, mapped_bytes, refused};
 pub(crate) use self::space_header::{DirectoryUpdate, Redo, SpaceHeader};
 pub(crate) use self::spill_file::SpillPlace;
-use crate::budget::Budget;
+use crate::memory_account::MemoryAccount;
 use crate::schedule::{self, Fault};
 use crate::sharing::DonorMapping;
 
@@ -75,8 +75,8 @@ pub(crate) struct Memory {
     header: NonNull<SpaceHeader>,
     backing: MemoryBacking,
     state: Mutex<State>,
-    /// The budget that chunks are charged to; unset for memory that nobody writes.
-    budget: OnceLock<Arc<Budget>>,
+    /// The account that chunks are charged to; unset for memory that nobody writes.
+    account: OnceLock<Arc<MemoryAccount>>,
     /// Bytes of the chunks in use or retired.
     pub(crate) used: AtomicU64,
     /// A stack: readers push, a writer takes all.
@@ -164,14 +164,14 @@ impl Memory {
         // Address 0 means nothing in a slot, so the first block is never allocated.
         let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
         let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
-        let (budget, collapsed) = (OnceLock::new(), AtomicU64::new(BLOCK_BYTES));
+        let (account, collapsed) = (OnceLock::new(), AtomicU64::new(BLOCK_BYTES));
         Self {
             base,
             reserved,
             header,
             backing: on,
             state,
-            budget,
+            account,
             used,
             left,
             collapsed,
@@ -298,10 +298,10 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Charges the current use, and all future allocations, to a budget.
-    pub(crate) fn charge_to(&self, budget: &Arc<Budget>) {
-        if self.budget.set(budget.clone()).is_ok() {
-            budget.count(self.used_bytes(), self.spill.used_bytes());
+    /// Charges the current use, and all future allocations, to an account.
+    pub(crate) fn charge_to(&self, account: &Arc<MemoryAccount>) {
+        if self.account.set(account.clone()).is_ok() {
+            account.count(self.used_bytes(), self.spill.used_bytes());
         }
     }
 
@@ -451,9 +451,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(budget) = self.budget.get() {
-            budget.give_back(self.used_bytes());
-            budget.give_back_spill(self.spill.used_bytes());
+        if let Some(account) = self.account.get() {
+            account.give_back(self.used_bytes());
+            account.give_back_spill(self.spill.used_bytes());
         }
         self.take_left(&mut Vec::new());
         addresses::allow(self.base.as_ptr(), self.opened());

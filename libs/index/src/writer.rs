@@ -187,7 +187,7 @@ impl PartitionWriter {
                 Generation::within(spaces.create(number, hash, reserved, None)?)
             }
         };
-        fresh.space.memory.charge_to(&index.resources.budget);
+        fresh.space.memory.charge_to(&index.resources.account);
         writer.rebuilt = Some(fresh);
         Ok(())
     }
@@ -280,7 +280,7 @@ impl PartitionWriter {
             }
         };
         let generation = generation.map_err(|error| error.with_partition(at.partition))?;
-        generation.space.memory.charge_to(&index.resources.budget);
+        generation.space.memory.charge_to(&index.resources.account);
         writer.rebuilt = Some(generation);
         Ok(())
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 
-use crate::budget::Budget;
 use crate::generation::Generation;
 use crate::header_words::Words;
 use crate::key::SeededHash;
+use crate::memory_account::MemoryAccount;
 use crate::shared_copy::{PublishedWords, Spaces};
 use crate::space::Space;
 
@@ -36,9 +36,13 @@ pub(crate) enum Source {
 impl WriterState {
     /// Creates the writer of an empty partition in the process's own memory, with at most this many
     /// addresses per space.
-    pub(crate) fn private(addresses: u64, hash: SeededHash, budget: &Arc<Budget>) -> Result<Self> {
+    pub(crate) fn private(
+        addresses: u64,
+        hash: SeededHash,
+        account: &Arc<MemoryAccount>,
+    ) -> Result<Self> {
         let current = Generation::private(addresses, hash)?;
-        current.space.memory.charge_to(budget);
+        current.space.memory.charge_to(account);
         let published = PublishedWords::Own(Arc::new(Words::new()));
         Ok(Self { current, rebuilt: None, published, source: Source::Private(addresses) })
     }

@@ -192,7 +192,11 @@ impl RecordRange<'_> {
         let mut read = self.log.read(self.at, start, limit).await?;
         // Records that were received before later appends report an earlier end.
         if read.records.is_empty() && read.end < end {
-            let message = "the log ends before the offset applied";
+            let message = format!(
+                "the read of log {} up to offset {end} failed: the log ends at {}; try again, and \
+                 restore the log if it stays short",
+                self.at, read.end
+            );
             return Err(Error::unavailable(message).with_partition(self.at.partition));
         }
         // After the last record there may be offsets without a record, as in Kafka.
@@ -221,15 +225,15 @@ pub(crate) fn no_such_log(at: PartitionRef) -> Error {
 /// Rejects the creation of a store's logs with a second, different partition count.
 pub(crate) fn check_same_count(
     store: StoreId,
-    held: PartitionCount,
-    asked: PartitionCount,
+    actual: PartitionCount,
+    requested: PartitionCount,
 ) -> Result<()> {
-    if held == asked {
+    if actual == requested {
         return Ok(());
     }
     Err(Error::invalid_argument(format!(
-        "the logs of store {store} exist with {held} partitions, not {asked}; a partition count is \
-         fixed: ask for {held} partitions"
+        "the logs of store {store} exist with {actual} partitions, not {requested}; a partition \
+         count is fixed: ask for {actual} partitions"
     )))
 }
 

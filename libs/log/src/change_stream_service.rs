@@ -27,13 +27,13 @@ pub struct ChangeStreamService {
     log: Arc<dyn ChangeLog>,
     clock: Arc<dyn Clock>,
     /// Cancelled when all subscriptions end.
-    ended: CancellationToken,
+    end_signal: CancellationToken,
 }
 
 impl ChangeStreamService {
     /// Returns the change stream of this log; `clock` is reported to subscribers.
     pub fn new(log: Arc<dyn ChangeLog>, clock: Arc<dyn Clock>) -> Self {
-        Self { log, clock, ended: CancellationToken::new() }
+        Self { log, clock, end_signal: CancellationToken::new() }
     }
 
     /// Returns the service for a server, with Forebay's message limits.
@@ -46,7 +46,7 @@ impl ChangeStreamService {
     /// Ends all subscriptions, present and future, so that a server can drain; a subscription never
     /// ends by itself.
     pub fn end_streams(&self) {
-        self.ended.cancel();
+        self.end_signal.cancel();
     }
 }
 
@@ -98,7 +98,7 @@ impl ChangeStream for ChangeStreamService {
             next: Offset(request.from_offset),
             wait_max: Duration::ZERO,
         };
-        let end = self.ended.clone().cancelled_owned();
+        let end = self.end_signal.clone().cancelled_owned();
         let answers = stream::unfold(Some(subscription), |subscription| async {
             let mut subscription = subscription?;
             match subscription.read().await {

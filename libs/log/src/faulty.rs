@@ -137,7 +137,7 @@ impl<L: ChangeLog> FaultyLog<L> {
     }
 }
 
-fn refused() -> Error {
+fn refusal() -> Error {
     Error::unavailable("injected fault: the operation did nothing; try again")
 }
 
@@ -159,7 +159,7 @@ impl<L: ChangeLog> ChangeLog for FaultyLog<L> {
         let (rates, counts) = (*self.rates.read(), &self.counts);
         self.maybe_delay(&rates, rates.append_delayed, &counts.append_delayed).await?;
         if self.happens(rates.append_refused, &counts.append_refused)? {
-            return Err(refused());
+            return Err(refusal());
         }
         if self.happens(rates.append_in_doubt_lost, &counts.append_in_doubt_lost)? {
             return Err(in_doubt());
@@ -180,14 +180,14 @@ impl<L: ChangeLog> ChangeLog for FaultyLog<L> {
         let (rates, counts) = (*self.rates.read(), &self.counts);
         self.maybe_delay(&rates, rates.read_delayed, &counts.read_delayed).await?;
         if self.happens(rates.read_refused, &counts.read_refused)? {
-            return Err(refused());
+            return Err(refusal());
         }
         self.inner.read(at, from, limit).await
     }
 
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
         if self.happens(self.rates.read().bounds_refused, &self.counts.bounds_refused)? {
-            return Err(refused());
+            return Err(refusal());
         }
         self.inner.bounds(at).await
     }

@@ -85,7 +85,7 @@ struct RemoteSubscription {
     received: VecDeque<LogRecord>,
     next: Offset,
     end: Offset,
-    heard: Instant,
+    heard_at: Instant,
     /// Time of the last read.
     kept_since: Instant,
 }
@@ -113,14 +113,14 @@ impl RemoteLog {
         let open = async {
             let answers = stream.subscribe_log(request).await;
             let answers = answers.map_err(|status| located(&status, at))?.into_inner();
-            let (received, heard) = (VecDeque::new(), now());
+            let (received, heard_at) = (VecDeque::new(), now());
             let mut subscription = RemoteSubscription {
                 answers,
                 received,
                 next: from,
                 end: from,
-                heard,
-                kept_since: heard,
+                heard_at,
+                kept_since: heard_at,
             };
             // The first answer reports the current end of the log, and whether the log covers the
             // offset.
@@ -189,7 +189,7 @@ impl RemoteSubscription {
             let message = "the server of the log ended the stream; try again";
             Error::unavailable(message).with_partition(at.partition)
         })?;
-        self.heard = now();
+        self.heard_at = now();
         self.end = Offset(answer.end_offset);
         let mut expected = self.past_received();
         for record in answer.records {
@@ -217,7 +217,7 @@ impl RemoteSubscription {
     async fn wait(&mut self, at: PartitionRef, deadline: Instant) -> Result<bool> {
         let lost_after = Duration::from_millis(SILENCES_MAX * STREAM_SILENCE_MS);
         while self.received.is_empty() {
-            let lost = self.heard + lost_after;
+            let lost = self.heard_at + lost_after;
             match timeout_at(deadline.min(lost), self.receive(at)).await {
                 Ok(received) => received?,
                 Err(_) => return Ok(deadline < lost),

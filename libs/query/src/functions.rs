@@ -1,4 +1,4 @@
-//! The functions of statements. The memory budget counts the data that operators retain, but not
+//! The functions of statements. The memory limit counts the data that operators retain, but not
 //! the result of a function for a batch. Therefore functions whose results may be many times as
 //! large as their arguments are omitted, and string concatenation checks the length of its result
 //! first.

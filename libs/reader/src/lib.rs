@@ -11,7 +11,7 @@
 //! - `store_lookup`, `local_open` and `version_opener` open a version;
 //! - `index_storage` is the index as the storage of a replica;
 //! - `standby` waits for a shared copy that another reader owns;
-//! - `checkpoint_directory`, `store_note` and `memory_budget` are the host's files and memory.
+//! - `checkpoint_directory`, `store_note` and `memory_limit` are the host's files and memory.
 //!
 //! `verify` compares a reader with a shard, a snapshot or a checkpoint, or two of these with each
 //! other.
@@ -28,7 +28,7 @@ mod index_storage;
 mod local_open;
 mod local_reads;
 mod memory;
-mod memory_budget;
+mod memory_limit;
 mod options;
 mod reader;
 mod reads;

@@ -29,7 +29,7 @@ use forebay_replica::{Checkpoints, closed};
 use forebay_tasks::block_in_place;
 
 use crate::checkpoint_directory::CheckpointDirectory;
-use crate::memory_budget::MemoryBudget;
+use crate::memory_limit::MemoryLimit;
 use crate::options::ReaderOptions;
 use crate::store_note::NamedStore;
 
@@ -44,16 +44,16 @@ pub(crate) struct OpenedPartitions {
 /// The result of the speculative open ahead of the control log's answer.
 pub(crate) struct SpeculativeOpen {
     pub directory: Arc<CheckpointDirectory>,
-    /// The store that the name last stood for.
+    /// The store that last had the name.
     pub named: NamedStore,
-    pub budget: Option<MemoryBudget>,
+    pub memory_limit: Option<MemoryLimit>,
     opened: OpenedPartitions,
     /// The schema versions that checkpoints need.
     needed: Vec<(PartitionId, SchemaVersion)>,
 }
 
 impl SpeculativeOpen {
-    /// Looks once for the initial sources of the store that the name last stood for. Creates
+    /// Looks once for the initial sources of the store that last had the name. Creates
     /// nothing. `None` is no error: a later search finds the problem again and reports it.
     pub(crate) fn look(options: &ReaderOptions, disk: Option<&Arc<dyn Disk>>) -> Option<Self> {
         let (directory, named) = CheckpointDirectory::named_store(options, disk)?;
@@ -69,8 +69,8 @@ impl SpeculativeOpen {
                 opened.sources.insert(partition, source);
             }
         }
-        let (needed, budget) = (search.needed, MemoryBudget::new(options.memory_limit));
-        Some(Self { directory, named, budget, opened, needed })
+        let (needed, memory_limit) = (search.needed, MemoryLimit::new(options.memory_limit));
+        Some(Self { directory, named, memory_limit, opened, needed })
     }
 
     /// Returns the sources that are valid for the store that the name stands for.

@@ -34,7 +34,7 @@ use forebay_wire::outcome::ChangeResult;
 use parking_lot::Mutex;
 
 use crate::followed_version::FollowedVersion;
-use crate::memory_budget::MemoryBudget;
+use crate::memory_limit::MemoryLimit;
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::reader::Reader;
 use crate::version_opener::open_index;
@@ -127,8 +127,8 @@ impl MemoryReader {
         let options = ReaderOptions::new(&definition.name);
         let layout = Layout::of(&definition);
         let versions = vec![Arc::new(SchemaAt { definition, layout })];
-        let budget = MemoryBudget::new(options.memory_limit);
-        let (context, index) = open_index(options, parts, versions, None, budget)?;
+        let limit = MemoryLimit::new(options.memory_limit);
+        let (context, index) = open_index(options, parts, versions, None, limit)?;
         replicas.fill(&context, &index, version)?;
         // No other thread has seen the cell yet, so this `set` is the first and only one.
         let _ = replicas.context.set(Arc::downgrade(&context));

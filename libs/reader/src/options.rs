@@ -112,15 +112,15 @@ pub struct ReaderOptions {
     pub snapshots: Option<SnapshotStore>,
     /// Bytes of memory for the documents and their index. `None` is half of the smaller of the
     /// control group's limit and the host's memory, or less if half would leave less than 56 MiB
-    /// plus 8 MiB for each partition. If an entry needs more than the budget, the reader spills
+    /// plus 8 MiB for each partition. If an entry needs more than the limit, the reader spills
     /// documents to disk, if `spill_limit` permits; else it stops applying entries and reports
     /// this in its status, and its reads continue until they are stale by their bounds. A shared
-    /// copy counts once, against the budget of the reader that owns it.
+    /// copy counts once, against the limit of the reader that owns it.
     pub memory_limit: Option<u64>,
     /// Bytes of disk, in the directory of the checkpoints, for documents that no longer fit into
     /// memory; 0 spills nothing. The reader spills the documents that were written longest ago;
     /// reading a spilled document blocks on disk I/O. The index stays in memory, and an entry is
-    /// applied as a whole: the budget must have space for both.
+    /// applied as a whole: the memory limit must have space for both.
     pub spill_limit: u64,
 }
 

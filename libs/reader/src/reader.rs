@@ -40,7 +40,7 @@ pub struct ReaderMetrics {
     pub counts: Counts,
     /// Estimated memory of all documents, in bytes.
     pub memory_bytes: u64,
-    /// Memory that the partitions owned by this reader use, and its bound: the memory budget.
+    /// Memory that the partitions owned by this reader use, and its bound: the memory limit.
     pub memory: MemoryUse,
     /// Status of the reader and of each of its partitions.
     pub status: ReaderStatus,

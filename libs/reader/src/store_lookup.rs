@@ -25,7 +25,7 @@ pub(crate) struct StoreFacts {
 }
 
 /// Queries the store that the name stands for. While the query, or the connection that it needs, is
-/// in progress, opens local files of the store that the name last stood for.
+/// in progress, opens local files of the store that last had the name.
 pub(crate) async fn find_store(
     options: &ReaderOptions,
     disk: Option<Arc<dyn Disk>>,

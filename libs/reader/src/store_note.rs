@@ -1,4 +1,4 @@
-//! A small file that notes which store a name last stood for, so that a reader can open local files
+//! A small file that notes which store last had a name, so that a reader can open local files
 //! while it queries the control log. The note is only a hint: the reader uses the opened files only
 //! if the control log returns the same store. `proto/spec/shared-copy.md` defines the bytes.
 
@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 const BYTES_BEFORE_NAME: usize = 28;
 const BYTES_MAX: usize = 4_096;
 
-/// The store that a name last stood for. The partition count of a store id never changes.
+/// The store that last had a name. The partition count of a store id never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamedStore {
     /// Id of the store.

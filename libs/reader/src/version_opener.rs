@@ -15,7 +15,7 @@ use crate::checkpoint_directory::CheckpointDirectory;
 use crate::followed_version::FollowedVersion;
 use crate::index_storage::IndexStorage;
 use crate::local_open::{OpenedPartitions, SpeculativeOpen, choose_sources, named_by};
-use crate::memory_budget::MemoryBudget;
+use crate::memory_limit::MemoryLimit;
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::standby::Standby;
 
@@ -27,7 +27,7 @@ pub(crate) struct VersionOpener {
 }
 
 impl VersionOpener {
-    /// Starts to follow the store version of these definitions, within this memory if a budget is
+    /// Starts to follow the store version of these definitions, within this memory if a limit is
     /// given, next to the version that readers use until then.
     ///
     /// # Errors
@@ -58,8 +58,8 @@ fn open_alone(
     versions: Vec<Arc<SchemaAt>>,
     directory: Option<Arc<CheckpointDirectory>>,
 ) -> Result<(Arc<ReplicaContext>, Index)> {
-    let budget = MemoryBudget::new(options.memory_limit);
-    let (context, index) = open_index(options, parts, versions, None, budget)?;
+    let memory_limit = MemoryLimit::new(options.memory_limit);
+    let (context, index) = open_index(options, parts, versions, None, memory_limit)?;
     let tail = |partition: &Arc<Partition>| {
         let kept = directory
             .as_ref()
@@ -95,9 +95,9 @@ async fn open_shared(
     let followed = followed.filter(|id| options.partitions.follows(*id)).collect();
     let seed = parts.entropy.next_u64()?;
     let is_noted = ahead.as_ref().is_some_and(|ahead| ahead.named == named);
-    let budget = match &ahead {
-        Some(ahead) => ahead.budget.clone(),
-        None => MemoryBudget::new(options.memory_limit),
+    let memory_limit = match &ahead {
+        Some(ahead) => ahead.memory_limit.clone(),
+        None => MemoryLimit::new(options.memory_limit),
     };
     let choice = choose_sources(&directory, &versions, followed, seed, ahead);
     let opened = tokio::time::timeout(options.open_timeout, choice).await.unwrap_or_else(|_| {
@@ -107,7 +107,7 @@ async fn open_shared(
     })?;
     let OpenedPartitions { sources, mut kept } = opened;
     let live = Some(SharedCopies { live: directory.live(), sources, beside });
-    let (context, index) = open_index(options, parts, versions, live, budget)?;
+    let (context, index) = open_index(options, parts, versions, live, memory_limit)?;
     let standby = |partition: &Arc<Partition>| {
         let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
         let kept = kept.remove(&partition.at.partition);
@@ -147,7 +147,7 @@ pub(crate) fn open_index(
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
     copies: Option<SharedCopies>,
-    budget: Option<MemoryBudget>,
+    memory_limit: Option<MemoryLimit>,
 ) -> Result<(Arc<ReplicaContext>, Index)> {
     let newest = versions.last().ok_or_else(closed)?;
     options.for_replica(None).check(&newest.definition)?;
@@ -162,11 +162,11 @@ pub(crate) fn open_index(
         }
         None => (Index::new(of_index, followed, seed)?, None),
     };
-    if let Some(budget) = budget {
-        let bytes = budget.bytes(count);
+    if let Some(memory_limit) = memory_limit {
+        let bytes = memory_limit.bytes(count);
         index.limit_memory(bytes);
-        let source = budget.source;
-        tracing::debug!(store = %options.store, bytes, %source, "memory budget set");
+        let source = memory_limit.source;
+        tracing::debug!(store = %options.store, bytes, %source, "memory limit set");
     }
     spill_to_disk(&index, &options, &parts)?;
     let storage = Arc::new(IndexStorage(index.clone()));
@@ -203,7 +203,7 @@ async fn watch_readiness(context: Arc<ReplicaContext>, index: Index) {
             if is_under_pressure && !is_warned {
                 let (used, limit) = (memory.used, memory.limit);
                 let name = &context.name;
-                tracing::warn!(store = %name, used, limit, "memory budget nearly used up");
+                tracing::warn!(store = %name, used, limit, "memory limit nearly reached");
             }
             is_warned = is_under_pressure;
             tokio::time::sleep(Duration::from_millis(READER_READY_CHECK_MS)).await;

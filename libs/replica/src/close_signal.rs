@@ -1,7 +1,8 @@
 //! The close of a replica: signalled once, seen by every read, wait and task.
 //!
 //! A read checks the signal on each call and takes no lock, so the signal has an atomic flag next
-//! to its channel: `CancellationToken` of `tokio_util` locks a mutex in its check.
+//! to its channel: `CancellationToken` of `tokio_util` locks a mutex in its check
+//! (tools/decisions/0059).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

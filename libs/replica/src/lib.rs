@@ -15,7 +15,7 @@
 //!   `quiesced_tasks` (work between two records), `partition`, `context` (what all parts of a
 //!   replica share).
 //! - *Files*: `checkpoint` (local files from which a restart resumes), `partial_file`, `bootstrap`
-//!   (the start from a snapshot).
+//!   (the start from a snapshot or a shard).
 //! - *Calls*: `status`, `wait`.
 //! - *Tasks*: `tail` (follows one partition), `store_replica`.
 //!

@@ -11,7 +11,7 @@ const DEFAULT_TOPIC_PREFIX: &str = "forebay";
 /// Addresses of the brokers, and the prefix of their topics.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct KafkaSettings {
-    /// `HOST:PORT` of some of Kafka's brokers, separated by commas; clients discover the others.
+    /// Addresses of some of Kafka's brokers, separated by commas; clients discover the others.
     #[arg(long, env = "FOREBAY_BROKERS", value_delimiter = ',', value_name = "HOST:PORT")]
     pub brokers: Vec<String>,
     /// Prefix of every topic: `PREFIX.control`, `PREFIX.store-7`.

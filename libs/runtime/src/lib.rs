@@ -20,7 +20,7 @@ pub use context::ServiceContext;
 pub use data_dir::DataDir;
 pub use kafka::KafkaSettings;
 pub use low_priority::LowPriorityRuntime;
-pub use peers::{Owner, Peers, forwarded, is_forwarded};
+pub use peers::{Owner, Peers, forwarded, is_forwarded, process_address};
 pub use process::{Process, ProcessSettings};
 pub use program::{main, print_ready, run};
 pub use reconciler::{OpenResources, Reconciler, ServiceResources, StoreResource, remove_dropped};

@@ -2,16 +2,18 @@
 //! forwarded to that process, once.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::id::PartitionRef;
 use forebay_core::{Error, Result};
 use forebay_log::Membership;
+use forebay_wire::endpoint::endpoint_of;
 use parking_lot::Mutex;
 use tonic::metadata::MetadataMap;
 use tonic::metadata::MetadataValue;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 /// Metadata key of a request that another process of the group has forwarded, and that must not be
 /// forwarded again.
@@ -53,8 +55,7 @@ impl Peers {
             let message = "no process owns the partition at the moment; try again";
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
-        let address = name.split_once('@').map_or(name.as_str(), |(_, address)| address);
-        self.channel(address).map(Owner::Peer)
+        self.channel(process_address(&name)).map(Owner::Peer)
     }
 
     fn channel(&self, address: &str) -> Result<Channel> {
@@ -62,13 +63,23 @@ impl Peers {
         if let Some(channel) = channels.get(address) {
             return Ok(channel.clone());
         }
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| {
+        let endpoint = endpoint_of(address).ok_or_else(|| {
             Error::internal(format!("another process has the invalid address `{address}`"))
         })?;
         let channel = endpoint.connect_timeout(CONNECT_WAIT).connect_lazy();
         channels.insert(address.to_owned(), channel.clone());
         Ok(channel)
     }
+}
+
+/// Returns the name of a process in its group, which has the address for the other processes.
+pub(crate) fn process_name(program: &str, address: impl Display) -> String {
+    format!("{program}@{address}")
+}
+
+/// Returns the address in the name of a process.
+pub fn process_address(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(_, address)| address)
 }
 
 /// Returns whether another process of the group has forwarded a request.
@@ -81,4 +92,16 @@ pub fn forwarded<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert(FORWARDED, MetadataValue::from_static("1"));
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_a_process_has_its_address() {
+        let name = process_name("forebay-replicator", "127.0.0.1:7072");
+        assert_eq!(name, "forebay-replicator@127.0.0.1:7072");
+        assert_eq!(process_address(&name), "127.0.0.1:7072");
+    }
 }

@@ -12,6 +12,7 @@ use tonic::service::Routes;
 
 use crate::context::ServiceContext;
 use crate::kafka::KafkaSettings;
+use crate::peers::process_name;
 use crate::program::print_ready;
 use crate::server::{RoleServices, Signals, bind, check_loopback, serve};
 use crate::settings::ListenSettings;
@@ -61,7 +62,7 @@ impl Process {
     /// # Errors
     /// As [`KafkaGroup::join`].
     pub fn join(&mut self, group: &str, instance: &str) -> Result<Arc<KafkaGroup>> {
-        let name = format!("{}@{}", self.program, self.address);
+        let name = process_name(self.program, self.address);
         let membership = Arc::new(KafkaGroup::join(&self.kafka, group, &name, instance)?);
         self.context.membership = Arc::<KafkaGroup>::clone(&membership);
         Ok(membership)

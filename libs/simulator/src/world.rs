@@ -16,7 +16,7 @@ use forebay_log::embedded_log::{CommitMode, Durability};
 use forebay_log::faulty::{FaultRates, FaultyLog};
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, RemoteLog};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
-use forebay_runtime::ServiceContext;
+use forebay_runtime::{RoleServices, ServiceContext};
 use forebayd::{Node, NodeParts};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -161,7 +161,7 @@ impl World {
                 return Err(error);
             }
         };
-        let server = tokio::spawn(serve(self.net.listen(), node.routes()));
+        let server = tokio::spawn(serve(self.net.listen(), node.add_to(Routes::default())));
         self.note("the node runs".to_owned());
         let running = RunningNode { node, log, faulty, server };
         *self.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);

@@ -9,7 +9,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use forebay_core::clock::Timestamp;
-use forebay_core::limits::{EVENT_AHEAD_US_MAX, WINDOW_US_MAX, WINDOWS_MAX};
+use forebay_core::limits::{EVENT_FUTURE_SKEW_US_MAX, WINDOW_US_MAX, WINDOWS_MAX};
 use forebay_core::view::Window;
 use forebay_core::{Error, Result};
 
@@ -89,9 +89,9 @@ pub enum EventAdmission {
         /// Microseconds beyond the allowed lateness.
         by_us: i64,
     },
-    /// The event is so far ahead that a clock must be wrong; it counts nowhere.
-    Ahead {
-        /// Microseconds beyond the allowed lead.
+    /// The event is so far in the future that a clock must be wrong; it counts nowhere.
+    Future {
+        /// Microseconds beyond the allowed skew.
         by_us: i64,
     },
 }
@@ -182,13 +182,13 @@ impl Windows {
     /// Returns whether an event counts, at the partition time of its own entry. An event that is
     /// late by exactly the allowed lateness counts.
     pub fn admit(&self, event: Timestamp, partition_time: Timestamp) -> EventAdmission {
-        let ahead_us = event.micros_since(partition_time);
+        let skew_us = event.micros_since(partition_time);
         let late_us = partition_time.micros_since(event);
         if late_us > self.allowed_lateness_us {
             return EventAdmission::Late { by_us: late_us - self.allowed_lateness_us };
         }
-        if ahead_us > EVENT_AHEAD_US_MAX {
-            return EventAdmission::Ahead { by_us: ahead_us - EVENT_AHEAD_US_MAX };
+        if skew_us > EVENT_FUTURE_SKEW_US_MAX {
+            return EventAdmission::Future { by_us: skew_us - EVENT_FUTURE_SKEW_US_MAX };
         }
         EventAdmission::Admitted
     }
@@ -288,14 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn event_distance_beyond_the_bounds_makes_it_late_or_ahead() {
+    fn event_distance_beyond_the_bounds_makes_it_late_or_future() {
         let windows = Windows::new(vec![HOUR], 30).unwrap();
         let now = time(-100);
         assert_eq!(windows.admit(time(-130), now), EventAdmission::Admitted);
         assert_eq!(windows.admit(time(-131), now), EventAdmission::Late { by_us: 1 });
-        let ahead = now.plus_micros(EVENT_AHEAD_US_MAX);
-        assert_eq!(windows.admit(ahead, now), EventAdmission::Admitted);
-        assert_eq!(windows.admit(ahead.plus_micros(2), now), EventAdmission::Ahead { by_us: 2 });
+        let future = now.plus_micros(EVENT_FUTURE_SKEW_US_MAX);
+        assert_eq!(windows.admit(future, now), EventAdmission::Admitted);
+        assert_eq!(windows.admit(future.plus_micros(2), now), EventAdmission::Future { by_us: 2 });
     }
 
     #[test]

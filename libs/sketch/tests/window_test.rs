@@ -122,7 +122,7 @@ proptest! {
                 prop_assert!(all.tiles_of(event).all(|tile| all.keeps(tile, time(now))));
             }
             EventAdmission::Late { by_us } => prop_assert_eq!(by_us, late - allowed_lateness_us),
-            EventAdmission::Ahead { .. } => prop_assert!(false, "nothing lay a day ahead"),
+            EventAdmission::Future { .. } => prop_assert!(false, "no event is a day ahead"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Format: `proto/spec/snapshot.md`.
 
 use bytes::{Bytes, BytesMut};
-use forebay_core::byte_reader::ByteReader;
+use forebay_core::byte_reader::{ByteReader, parse_items};
 use forebay_core::key::Key;
 use forebay_core::limits::SNAPSHOT_CHUNK_BYTES;
 use forebay_core::{Error, Result};
@@ -34,15 +34,7 @@ impl DeltaBlocks {
 /// Iterates over the documents of a chunk and their rows; `None` is a deletion. The iterator ends
 /// after an error.
 pub fn delta_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], Option<&[u8]>)>> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let row = next_row(rest);
-        rest = row.as_ref().map_or(&[], |(_, _, behind)| behind);
-        Some(row.map(|(key, row, _)| (key, row)))
-    })
+    parse_items(bytes, next_row)
 }
 
 /// Documents that are written in one batch.
@@ -61,17 +53,17 @@ pub fn delta_writes(bytes: &[u8]) -> impl Iterator<Item = Result<Vec<(Key, Optio
     })
 }
 
-type Row<'b> = (&'b [u8], Option<&'b [u8]>, &'b [u8]);
+type Row<'b> = (&'b [u8], Option<&'b [u8]>);
 
-fn next_row(bytes: &[u8]) -> Result<Row<'_>> {
+fn next_row(bytes: &[u8]) -> Result<(Row<'_>, &[u8])> {
     let mut reader = ByteReader::new(bytes, torn);
     let (key_bytes, row_bytes) = (reader.u32()?, reader.u32()?);
     let key = reader.bytes(key_bytes as usize)?;
     if row_bytes == DELETED {
-        return Ok((key, None, reader.rest()));
+        return Ok(((key, None), reader.rest()));
     }
     let row = reader.bytes(row_bytes as usize)?;
-    Ok((key, Some(row), reader.rest()))
+    Ok(((key, Some(row)), reader.rest()))
 }
 
 fn torn() -> Error {

@@ -199,6 +199,24 @@ mod tests {
     }
 
     #[test]
+    fn unwritable_folder_is_refused_unless_its_disk_is_full() {
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        for (kind, code, advice) in [
+            (StorageFull, ErrorCode::LimitExceeded, "make room"),
+            (QuotaExceeded, ErrorCode::LimitExceeded, "make room"),
+            (PermissionDenied, ErrorCode::InvalidArgument, "name a folder"),
+            (ReadOnlyFilesystem, ErrorCode::InvalidArgument, "name a folder"),
+        ] {
+            let source = io::Error::from(kind).into();
+            let error = Refused::Generic { store: "LocalFileSystem", source };
+            let told = unwritable(&Path::from("some/folder"), &error);
+            assert_eq!(told.code(), code, "{told}");
+            let message = told.message();
+            assert!(message.contains("/some/folder") && message.contains(advice), "{told}");
+        }
+    }
+
+    #[test]
     fn long_refusals_are_cut() {
         let source = "é ".repeat(SNAPSHOT_REFUSAL_CHARS_MAX).into();
         let error = refused("trying", &Refused::Generic { store: "S3", source });

@@ -203,7 +203,7 @@ mod tests {
         assert_eq!((seen, state.state.dedup.windows().len()), (ROWS, 0));
     }
     #[test]
-    fn documents_beyond_the_memory_budget_are_refused() {
+    fn documents_beyond_the_memory_limit_are_refused() {
         let definition = definition();
         let base = log().begins(&definition, Timestamp::from_micros(1_000));
         let mut loaded =

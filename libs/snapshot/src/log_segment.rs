@@ -1,7 +1,7 @@
 //! The records of a log in a backup. Format: `proto/spec/backup.md`. Decoders accept any bytes.
 
 use bytes::{Bytes, BytesMut};
-use forebay_core::byte_reader::ByteReader;
+use forebay_core::byte_reader::{ByteReader, parse_items};
 use forebay_core::clock::Timestamp;
 use forebay_core::id::Offset;
 use forebay_core::limits::SNAPSHOT_CHUNK_BYTES;
@@ -40,19 +40,13 @@ impl LogBlocks {
 
 /// Iterates over the records of a chunk, by ascending offset. The iterator ends after an error.
 pub fn kept_records(bytes: &[u8]) -> impl Iterator<Item = Result<KeptRecord<'_>>> {
-    let (mut rest, mut last) = (bytes, None);
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
+    let mut last = None;
+    parse_items(bytes, move |rest| {
+        let (record, behind) = next_record(rest)?;
+        if last.replace(record.offset).is_some_and(|last| last >= record.offset) {
+            return Err(Error::corrupt("the records of a backup are out of order"));
         }
-        let record = next_record(rest).and_then(|(record, behind)| {
-            if last.replace(record.offset).is_some_and(|last| last >= record.offset) {
-                return Err(Error::corrupt("the records of a backup are out of order"));
-            }
-            Ok((record, behind))
-        });
-        rest = record.as_ref().map_or(&[], |(_, behind)| behind);
-        Some(record.map(|(record, _)| record))
+        Ok((record, behind))
     })
 }
 

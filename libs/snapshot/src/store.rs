@@ -119,8 +119,8 @@ impl SnapshotStore {
     /// Checks whether the folder can be reached and, on this machine, created and written.
     ///
     /// # Errors
-    /// `Unavailable`, `Unauthenticated`, `PermissionDenied`; `InvalidArgument` if the bucket does
-    /// not exist or the folder cannot be written.
+    /// `Unavailable`, `Unauthenticated`, `PermissionDenied`; `LimitExceeded` if the disk is full;
+    /// `InvalidArgument` if the bucket does not exist or the folder cannot be written.
     pub async fn check(&self) -> Result<()> {
         if self.local.is_some() {
             self.check_writes().await.map_err(|error| unwritable(&self.root, &error))?;

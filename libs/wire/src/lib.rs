@@ -18,6 +18,7 @@ pub mod change;
 pub mod dead_letter;
 mod decode_error;
 pub mod document;
+pub mod endpoint;
 pub mod entry;
 pub mod error;
 pub mod outcome;

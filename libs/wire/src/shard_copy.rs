@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::byte_reader::ByteReader;
+use forebay_core::byte_reader::{ByteReader, parse_items};
 use forebay_core::limits::{
     COPY_BLOCK_BYTES_MAX, COPY_FRAME_BYTES, COPY_PART_RECORD_BYTES_MAX, COPY_STREAM_BYTES,
 };
@@ -14,6 +14,7 @@ use prost::Message;
 use tonic::transport::Endpoint;
 use xxhash_rust::xxh3::Xxh3Default;
 
+use crate::endpoint::endpoint_of;
 use crate::v1;
 
 /// Bytes before each row.
@@ -27,7 +28,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns `InvalidArgument` for an invalid address.
 pub fn copy_endpoint(address: &str) -> Result<Endpoint> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| {
+    let endpoint = endpoint_of(address).ok_or_else(|| {
         Error::invalid_argument(format!("the address `{address}` is not of the form host:port"))
     })?;
     Ok(endpoint
@@ -80,25 +81,17 @@ impl RowsBlock {
 
 /// Returns the rows of a block's bytes. The iterator ends after an error.
 pub fn block_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8])>> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let row = next_row(rest);
-        rest = row.as_ref().map_or(&[], |(_, _, behind)| behind);
-        Some(row.map(|(key, value, _)| (key, value)))
-    })
+    parse_items(bytes, next_row)
 }
 
-type Row<'b> = (&'b [u8], &'b [u8], &'b [u8]);
+type Row<'b> = (&'b [u8], &'b [u8]);
 
-fn next_row(bytes: &[u8]) -> Result<Row<'_>> {
+fn next_row(bytes: &[u8]) -> Result<(Row<'_>, &[u8])> {
     let mut reader = ByteReader::new(bytes, torn);
     let (key, value) = (reader.u32()? as usize, reader.u32()? as usize);
     let (key, rest) = bytes[LENGTHS..].split_at_checked(key).ok_or_else(torn)?;
     let (value, rest) = rest.split_at_checked(value).ok_or_else(torn)?;
-    Ok((key, value, rest))
+    Ok(((key, value), rest))
 }
 
 fn torn() -> Error {

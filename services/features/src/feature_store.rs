@@ -21,7 +21,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::counts::ViewStats;
 use crate::events::DerivedOffsets;
 use crate::export::Exports;
 use crate::fold::ViewShards;
@@ -29,6 +28,7 @@ use crate::parts::FeatureParts;
 use crate::plan::Plan;
 use crate::resources::FeatureResources;
 use crate::streams::{OpenStream, Stream};
+use crate::view_stats::ViewStats;
 use crate::views::OpenView;
 
 /// Longest wait until the catalog has folded the control log to its end.
@@ -184,7 +184,7 @@ impl Features {
     /// # Errors
     /// `NotFound` if the view is not open here.
     pub fn stats(&self, view: &str) -> Result<ViewStats> {
-        self.find(view, |open| open.counters.now())
+        self.find(view, |open| open.counters.stats())
     }
 
     /// Returns the catalog's definition of a view, or of another store.

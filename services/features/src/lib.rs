@@ -20,7 +20,6 @@
 //! Any number of processes may do the same work for a while: their appends take effect once, and
 //! the fold of a log is the same everywhere.
 
-mod counts;
 mod derive;
 mod dirty_groups;
 pub mod events;
@@ -38,10 +37,11 @@ mod settings;
 pub mod sql;
 mod streams;
 pub mod training;
+mod view_stats;
 mod views;
 
-pub use counts::ViewStats;
 pub use feature_store::{Features, GroupValues};
 pub use parts::{FeatureParts, FeatureShards};
 pub use services::FeatureServices;
 pub use settings::{FeatureSettings, PROGRAM};
+pub use view_stats::ViewStats;

@@ -82,8 +82,8 @@ impl Plan {
         values: &'v [Value],
         column: FieldId,
     ) -> Option<&'v Value> {
-        let place = self.view.entity.iter().position(|of| *of == column)?;
-        values.get(place)
+        let index = self.view.entity.iter().position(|of| *of == column)?;
+        values.get(index)
     }
 
     /// Returns whether another version's tiles and materialization rows equal those of this

@@ -11,8 +11,8 @@ use forebay_wire::v1;
 use forebay_wire::v1::features_server::{Features as Served, FeaturesServer};
 use tonic::{Request, Response, Status};
 
-use crate::counts::ViewStats;
 use crate::feature_store::{Features, GroupValues};
+use crate::view_stats::ViewStats;
 
 /// The features service as a gRPC service.
 #[derive(Clone)]

@@ -15,12 +15,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use crate::counts::Counters;
 use crate::derive::derive;
 use crate::events::DerivedOffsets;
 use crate::fold::ViewShards;
 use crate::materialize::materialize;
 use crate::parts::FeatureParts;
+use crate::view_stats::Counters;
 
 /// Longest wait until the fold of a view has shut down.
 const END_WAIT: Duration = Duration::from_secs(60);

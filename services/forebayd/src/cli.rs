@@ -40,7 +40,7 @@ enum Command {
         users.parquet"
     )]
     Push(push::PushSettings),
-    /// List the versions of a store, activate one, roll back to the previous one, or drop one.
+    /// List the versions of a store, activate one, roll back to the earlier live one, or drop one.
     Version {
         #[command(subcommand)]
         command: version::VersionCommand,

@@ -11,8 +11,7 @@ use forebay_runtime::{
 };
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_shard_replica::shard_resources;
-use forebay_snapshot::SnapshotStore;
-use forebay_snapshot_service::{SnapshotFolders, SnapshotOptions, backup_store};
+use forebay_snapshot_service::{SnapshotFolders, SnapshotOptions};
 
 /// Durability of acknowledged writes in the embedded log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -118,21 +117,13 @@ impl DevSettings {
         FeatureShards::with_settings(&self.data, resources.clone(), &self.sql, &self.exports)
     }
 
-    /// Returns the storage of snapshots, if configured.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a URL that names no folder.
-    pub fn snapshot_store(&self) -> Result<Option<SnapshotStore>> {
-        self.snapshots.open()
-    }
-
-    /// Opens and checks the folders of snapshots and backups; `None` if no folder of snapshots is
-    /// configured.
+    /// Opens the folders of snapshots and backups, without a request; `None` if no folder of
+    /// snapshots is configured.
     ///
     /// # Errors
     /// As [`SnapshotFolders::open`].
-    pub async fn snapshot_folders(&self) -> Result<Option<SnapshotFolders>> {
-        SnapshotFolders::open(&self.snapshots, self.backups.as_deref()).await
+    pub fn snapshot_folders(&self) -> Result<Option<SnapshotFolders>> {
+        SnapshotFolders::open(&self.snapshots, self.backups.as_deref())
     }
 
     /// Returns the options of the snapshots.
@@ -149,8 +140,7 @@ impl DevSettings {
     /// `InvalidArgument`, naming the setting to change.
     pub fn check(&self) -> Result<()> {
         check_loopback("forebayd dev", self.listen.listen)?;
-        self.snapshot_store()?;
-        backup_store(self.backups.as_deref(), self.snapshots.snapshots.as_deref())?;
+        self.snapshot_folders()?;
         self.snapshot_options()?;
         match self.change_log {
             LogKind::Embedded => self.check_no_brokers(),

@@ -27,17 +27,18 @@ pub(crate) struct CopySettings {
     /// Number of the partition.
     #[arg(long)]
     partition: u32,
-    /// Data folder for the copy. The node that uses this folder must not be running; it follows the
-    /// shard's log after its next start.
-    #[arg(long, env = "FOREBAY_DATA_DIR", default_value = "forebay-data")]
+    /// Data folder for the copy. The node that uses this folder must not be running; after its next
+    /// start the node follows the shard's log.
+    #[arg(long, env = "FOREBAY_DATA_DIR", value_name = "DIR", default_value = "forebay-data")]
     data_dir: PathBuf,
     /// Copy the files of the source's shard instead of its rows. Overwritten and deleted data is
     /// copied, too, and only the bytes of the files are compared. A resumed copy keeps the mode
     /// with which it began.
     #[arg(long)]
     files: bool,
-    /// Number of key ranges, or files, to read in parallel, at most 6. Each takes 16 MiB of memory
-    /// in addition to 32 MiB for all, and the memory of six rows if rows are larger than 1 MiB.
+    /// Number of key ranges, or files, to read in parallel, at most 6. The copy takes 32 MiB of
+    /// memory, and 16 MiB for each range or file; if rows are larger than 1 MiB, each range also
+    /// takes six times the largest row.
     #[arg(long, default_value_t = 2)]
     parallelism: usize,
     /// Maximum size of keys and values, or of files, to copy per second, such as 50MiB [default: no

@@ -59,12 +59,6 @@ impl Node {
         Ok(Self { context, writer, replicator, features })
     }
 
-    /// Returns the gRPC services of this node.
-    pub fn routes(&self) -> Routes {
-        let routes = self.writer.add_to(Routes::default());
-        self.features.add_to(self.replicator.add_to(routes))
-    }
-
     /// Returns the dependencies of a snapshot service of the node's shards, which this address
     /// serves. Returns `None` if no folder for snapshots is configured.
     pub fn snapshot_parts(&self, address: &str, options: SnapshotOptions) -> Option<SnapshotParts> {
@@ -77,16 +71,21 @@ impl Node {
     pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
         self.replicator.replicas().metrics(store)
     }
+}
 
-    /// Ends all streams, which never end by themselves; calls in flight continue.
-    pub fn drain(&self) {
+/// The services of all roles of the node.
+impl RoleServices for Node {
+    fn add_to(&self, routes: Routes) -> Routes {
+        self.features.add_to(self.replicator.add_to(self.writer.add_to(routes)))
+    }
+
+    fn drain(&self) {
         self.writer.drain();
         self.replicator.drain();
     }
 
-    /// Stops following and closes all shards, so that their folders may be removed on return. Every
-    /// acknowledged write is in the log.
-    pub async fn stop(&self) {
+    /// Stops following and closes all shards. Every acknowledged write is in the log.
+    async fn stop(&self) {
         tokio::join!(self.features.stop(), self.replicator.stop());
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::builder::{StringValueParser, TypedValueParser};
 use forebay_core::{Error, Result};
+use forebay_wire::endpoint::endpoint_of;
 use forebay_wire::status::error_of_status;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
@@ -58,8 +59,8 @@ pub(crate) fn address(text: &str) -> String {
 /// # Errors
 /// `InvalidArgument` if the address is invalid.
 pub(crate) fn channel(node: &str) -> Result<Channel> {
-    let wrong = |_| Error::invalid_argument(format!("`{node}` is not an address; give HOST:PORT"));
-    let endpoint = Endpoint::from_shared(format!("http://{node}")).map_err(wrong)?;
+    let wrong = || Error::invalid_argument(format!("`{node}` is not an address; give HOST:PORT"));
+    let endpoint = endpoint_of(node).ok_or_else(wrong)?;
     Ok(endpoint.connect_timeout(CONNECT_WAIT).connect_lazy())
 }
 

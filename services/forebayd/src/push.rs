@@ -21,8 +21,8 @@ pub(crate) struct PushSettings {
     /// the store.
     #[arg(long = "to", value_name = "STORE")]
     push_as: Option<String>,
-    /// Number of partitions of the pushed documents [default: as the store]. Changing the number
-    /// redirects concurrent writes to the new partitions and disables rollback.
+    /// Number of partitions of the pushed documents [default: that of the store]. Another number
+    /// redirects concurrent writes to the new partitions, and the store cannot be rolled back.
     #[arg(long)]
     partitions: Option<u32>,
     /// Column that holds the primary key.
@@ -37,10 +37,11 @@ pub(crate) struct PushSettings {
     /// Minimum number of rows; a push with fewer rows fails.
     #[arg(long, default_value_t = 0, value_name = "ROWS")]
     min_rows: u64,
-    /// Maximum number of rows; a push with more rows fails.
+    /// Maximum number of rows; a push with more rows fails [default: no limit].
     #[arg(long, value_name = "ROWS")]
     max_rows: Option<u64>,
-    /// Maximum fraction of rows without a value of a field, from 0 to 1, such as age=0.05.
+    /// Maximum fraction of rows without a value of a field, from 0 to 1, such as age=0.05; may be
+    /// repeated [default: no limit].
     #[arg(long, value_parser = null_rate, value_name = "FIELD=RATE")]
     max_null_rate: Vec<(String, f64)>,
     /// Files, folders of files, or URLs of either: s3://…, az://… or gs://….
@@ -95,8 +96,8 @@ async fn push(settings: PushSettings) -> Result<()> {
         }
         if let Some(pushed) = answer.pushed {
             bar.finish_and_clear();
-            let v1::PushResult { documents, version, flipped, .. } = pushed;
-            flipped.iter().for_each(|change| print(told_flipped(change)));
+            let v1::PushResult { documents, version, changed_outcomes, .. } = pushed;
+            changed_outcomes.iter().for_each(|outcome| print(changed_outcome_line(outcome)));
             print(match &push_as {
                 Some(name) => format!("pushed {name} with {documents} documents"),
                 None => format!("pushed version {version} of {store} with {documents} documents"),
@@ -107,12 +108,12 @@ async fn push(settings: PushSettings) -> Result<()> {
 }
 
 /// Formats a conditional change whose final outcome differs from the one that its client received.
-fn told_flipped(change: &v1::FlippedChange) -> String {
-    let client: Vec<u8> = change.client_id.iter().rev().copied().collect();
+fn changed_outcome_line(outcome: &v1::ChangedOutcome) -> String {
+    let client: Vec<u8> = outcome.client_id.iter().rev().copied().collect();
     let client = hex::encode(client);
-    let ended = if change.happened { "happened" } else { "did not happen" };
-    let offset = change.position.map_or(0, |position| position.offset);
-    let (partition, sequence) = (change.partition, change.sequence);
+    let ended = if outcome.is_applied { "happened" } else { "did not happen" };
+    let offset = outcome.position.map_or(0, |position| position.offset);
+    let (partition, sequence) = (outcome.partition, outcome.sequence);
     format!("partition {partition} offset {offset} client {client} change {sequence} {ended}")
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct TrainingSettings {
     #[arg(long)]
     view: String,
     /// Parquet file, or folder of Parquet files, that the node reads: file:///…, s3://…, az://… or
-    /// gs://…. The columns that identify a group have the names by which the view groups.
+    /// gs://…. The columns that identify a group have the names of the view's entity columns.
     #[arg(long, value_name = "URL")]
     labels: String,
     /// Column with the time of each label.

@@ -40,9 +40,9 @@ pub(crate) struct VerifySettings {
     /// folder].
     #[arg(long, value_name = "DIR")]
     scratch_dir: Option<PathBuf>,
-    /// First copy: HOST:PORT of a replicator for its shards; file:///…, s3://…, az://… or gs://…
-    /// for the newest snapshots in that folder; or a directory for the newest checkpoints of its
-    /// readers.
+    /// First copy: HOST:PORT of a replicator, for its shards; URL of a folder (file:///…, s3://…,
+    /// az://… or gs://…), for the newest snapshots there; or a directory, for the newest checkpoints
+    /// of its readers.
     first: String,
     /// Second copy [default: the shards of the node].
     second: Option<String>,

@@ -1,7 +1,7 @@
 //! `forebayd version`: lists, activates, rolls back and drops the versions of a store, at a running
 //! node or at `forebay-snapshot`.
 
-use forebay_core::{Error, Result};
+use forebay_core::Result;
 use forebay_wire::v1;
 use forebay_wire::v1::pushes_client::PushesClient;
 use tonic::transport::Channel;
@@ -18,7 +18,8 @@ pub(crate) enum VersionCommand {
     /// Activate a version, so that reads answer from it.
     #[command(after_help = "Example:\n  forebayd version activate --store users 2")]
     Activate(VersionSettings),
-    /// Activate the version before the live one.
+    /// Activate the version that was live before the live one, whatever its number. A second
+    /// rollback returns to the version that the first one left.
     #[command(after_help = "Example:\n  forebayd version rollback --store users")]
     Rollback(StoreArgs),
     /// Drop a version that is not live.
@@ -38,7 +39,7 @@ pub(crate) struct VersionSettings {
 /// Lists or alters the versions of a store, and prints the resulting versions.
 ///
 /// # Errors
-/// `NotFound` for a rollback without a previous version; else as the node's answer.
+/// As the node's answer.
 pub(crate) fn run(command: VersionCommand) -> Result<()> {
     forebay_runtime::run(async {
         let versions = match command {
@@ -78,33 +79,7 @@ async fn drop_version(at: &StoreArgs, version: u32) -> Result<v1::StoreVersions>
 }
 
 async fn roll_back(at: &StoreArgs) -> Result<v1::StoreVersions> {
-    let missing = || {
-        let message = "the store has no version before the live one; `version list` names its \
-            versions, `version activate` activates another one";
-        Error::not_found(message).with_store(&at.store)
-    };
-    let number = previous(&list(at).await?).ok_or_else(missing)?;
-    activate(at, number).await
-}
-
-/// Returns the number of the version before the live one.
-fn previous(versions: &v1::StoreVersions) -> Option<u32> {
-    let numbers = versions.versions.iter().map(|version| version.number);
-    numbers.filter(|number| *number < versions.live).max()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rollback_activates_the_newest_version_before_the_live_version() {
-        let version = |number| v1::StoreVersion { number, ..v1::StoreVersion::default() };
-        let kept: Vec<_> = [2, 5, 6].into_iter().map(version).collect();
-        for (live, expected) in [(6, Some(5)), (5, Some(2)), (2, None)] {
-            let versions =
-                v1::StoreVersions { versions: kept.clone(), live, ..v1::StoreVersions::default() };
-            assert_eq!(previous(&versions), expected);
-        }
-    }
+    let request = v1::RollbackVersionRequest { store: at.store.clone() };
+    let answer = client(at)?.rollback_version(request).await.map_err(map_status)?.into_inner();
+    Ok(answer.versions.unwrap_or_default())
 }

@@ -44,10 +44,10 @@ pub(crate) enum ViewCommand {
 pub(crate) struct ApplySettings {
     #[command(flatten)]
     node: NodeArgs,
-    /// Only print the effect on each view, as if the documents before it were not applied.
+    /// Only print the effect on each view, as if the other documents were not applied.
     #[arg(long)]
     dry_run: bool,
-    /// File with declarations in YAML, separated by lines `---`; - reads stdin.
+    /// File with declarations in YAML, separated by lines `---`; `-` reads stdin.
     #[arg(short, long)]
     file: String,
 }
@@ -104,7 +104,8 @@ async fn apply(settings: ApplySettings) -> Result<()> {
     let documents = read_view_documents(&read(&file)?)?;
     let mut client = client(&node)?;
     for document in documents {
-        let request = v1::ApplyViewRequest { declaration: document.text.clone(), dry_run };
+        let (declaration, first_line) = (document.text.clone(), document.first_line);
+        let request = v1::ApplyViewRequest { declaration, dry_run, first_line };
         let answer = client.apply_view(request).await;
         let answer = answer.map_err(|status| document.locate(map_status(status)))?;
         print_applied(answer.into_inner(), dry_run)?;

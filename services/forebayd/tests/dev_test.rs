@@ -81,14 +81,21 @@ fn port_in_use_is_refused_with_the_fix() {
 fn folders_that_cannot_be_written_are_refused_with_the_fix() {
     let data = tempfile::tempdir().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    let [good, bad] = [data.path().join("snapshots"), file.path().join("folder")]
-        .map(|path| format!("file://{}", path.display()));
+    let [good, bad, plain] =
+        [data.path().join("snapshots"), file.path().join("folder"), file.path().to_owned()]
+            .map(|path| format!("file://{}", path.display()));
     let dir = data.path().join("data");
     let own = ["dev", "--listen", "127.0.0.1:0", "--data-dir", dir.to_str().unwrap()];
-    for more in [&["--snapshots", &bad][..], &["--snapshots", &good, "--backups", &bad]] {
+    for more in [
+        &["--snapshots", &bad][..],
+        &["--snapshots", &plain],
+        &["--snapshots", &good, "--backups", &bad],
+    ] {
         let error = refused(&[&own[..], more].concat());
         assert!(error.contains("writing into") && error.contains("name a folder"), "{error}");
     }
+    let error = refused(&[&own[..], &["--snapshots", "ftp://host/folder"]].concat());
+    assert!(error.contains("give file:///"), "{error}");
     assert!(!dir.exists(), "the node opened its log");
 }
 

@@ -120,7 +120,10 @@ async fn events_are_selected_and_printed() {
     let columns = ["--columns", "city,price,tags,weight", "--format", "csv"];
     let table = select(&daemon, &columns);
     let (names, rows) = table.split_once('\n').unwrap();
-    assert_eq!(names, "key,time,append_time,partition,offset,place,city,price,tags,weight");
+    assert_eq!(
+        names,
+        "key,time,append_time,partition,offset,index_in_entry,city,price,tags,weight"
+    );
     let rows = rows.lines().map(|line| {
         let cells: Vec<_> = line.splitn(7, ',').collect();
         format!("{},{},{}\n", cells[0], cells[1], cells[6])

@@ -169,6 +169,12 @@ async fn documents_of_a_file_are_applied_in_order_if_all_are_valid() {
     let listed = view(&daemon, &["list"], "");
     assert_eq!(listed, "spending  version 1  of orders  2 features\n");
 
+    let totals = TOTALS.replace("source: orders", "source: order");
+    let directive = format!("%YAML 1.2\n---\n{SPENDING}...\n%YAML 1.2\n---\n{totals}");
+    std::fs::write(file, directive).unwrap();
+    let error = refuses(&daemon, &apply);
+    assert!(error.contains("NotFound: document 2: line 29, column 9: "), "{error}");
+
     write(&format!("# Nothing.\n---\n{TOTALS}"));
     let applied = view(&daemon, &apply, "");
     assert_eq!(applied, "left as it was: spending, version 1\ncreated totals, version 1\n");

@@ -6,8 +6,10 @@ use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::state_rows::RestoredState;
 use forebay_core::versions::{StoreLogs, StoreVersion};
 use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::Bounds;
 use forebay_snapshot::RemoteShardExport;
 use forebay_wire::shard_copy::copy_endpoint;
+use futures::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::context::SnapshotParts;
@@ -73,8 +75,10 @@ pub(crate) async fn await_caught_up(
     version: &StoreVersion,
 ) -> Result<()> {
     let StoreVersion { logs, storage_id, .. } = *version;
-    for partition in logs.partitions.partitions() {
-        let end = parts.context.log.bounds(logs.at(partition)).await?.end;
+    // Writers may append as fast as a replicator applies, so no wait precedes the read of an end.
+    let bounds = logs.all().map(|at| parts.context.log.bounds(at));
+    let bounds = try_join_all(bounds).await?;
+    for (partition, Bounds { end, .. }) in logs.partitions.partitions().zip(bounds) {
         let of = VersionPartition { name, logs, storage_id, partition };
         await_replica_state(parts, of, |found| found.state.offset_applied >= end).await?;
     }

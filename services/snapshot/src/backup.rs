@@ -14,7 +14,7 @@ use forebay_entries::follow_version;
 use forebay_log::{ChangeLog, LogRecord, RecordRange};
 use forebay_snapshot::{
     Backup, BackupName, ChunkUpload, KeptRecord, LogBlocks, LogSegment, Manifest, PartitionBackup,
-    PartitionSnapshots, SnapshotStore,
+    PartitionSnapshots,
 };
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -28,29 +28,6 @@ const BEHIND_WAIT: Duration = Duration::from_secs(60);
 const RETRY_WAIT: Duration = Duration::from_secs(10);
 /// Time between two checks of a replicator that lags.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Opens the folder of the backups, if one is configured.
-///
-/// # Errors
-/// `InvalidArgument` if
-/// - the URL names no folder,
-/// - no folder of snapshots is configured, from which restored stores bootstrap,
-/// - both folders are the same: backups would expire there.
-pub fn backup_store(
-    backups: Option<&str>,
-    snapshots: Option<&str>,
-) -> Result<Option<SnapshotStore>> {
-    let Some(url) = backups else { return Ok(None) };
-    let folder = |url: &str| url.trim_end_matches('/').to_owned();
-    let wrong = match snapshots {
-        None => "backups need snapshots; set --snapshots too",
-        Some(snapshots) if folder(snapshots) == folder(url) => {
-            "backups and snapshots share a folder, where snapshots expire; set another --backups"
-        }
-        Some(_) => return SnapshotStore::open(url).map(Some),
-    };
-    Err(Error::invalid_argument(wrong))
-}
 
 impl BackupParts {
     /// Takes a backup of all entries that the store's log holds at the call. Calls `tell` with the
@@ -102,7 +79,7 @@ impl BackupParts {
     /// removes the data that only they needed; returns the number of expired backups.
     ///
     /// # Errors
-    /// As [`SnapshotStore::expire_backups`].
+    /// As [`SnapshotStore::expire_backups`](forebay_snapshot::SnapshotStore::expire_backups).
     pub async fn expire(&self, newest: &Backup, keep: usize) -> Result<usize> {
         self.backups.expire_backups(newest, keep, self.service.options.grace).await
     }

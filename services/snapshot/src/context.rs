@@ -12,7 +12,7 @@ use forebay_core::limits::{
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_log::KafkaOwners;
-use forebay_runtime::{ServiceContext, SnapshotSchedule};
+use forebay_runtime::{ServiceContext, SnapshotSchedule, process_address};
 use forebay_snapshot::SnapshotStore;
 
 /// Longest wait for the catalog to fold the records of the control log.
@@ -103,7 +103,7 @@ impl ReplicatorLocator for KafkaOwners {
             let message = "no replicator owns the partition at the moment; try again";
             Error::unavailable(message).with_partition(at.partition)
         })?;
-        Ok(owner.split_once('@').map_or(owner.as_str(), |(_, address)| address).to_owned())
+        Ok(process_address(&owner).to_owned())
     }
 }
 

@@ -23,7 +23,6 @@ mod services;
 mod settings;
 mod version_admin;
 
-pub use backup::backup_store;
 pub use context::{BackupParts, PushParts, ReplicatorLocator, SnapshotOptions, SnapshotParts};
 pub use counts::SnapshotCounts;
 pub use push::{ChangedOutcome, ColumnNames, Format, Push, PushLimits, PushProgress, PushResult};

@@ -12,8 +12,8 @@ use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
 use forebay_core::schema::Definition;
 use forebay_snapshot::PartitionSnapshots;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -31,11 +31,22 @@ const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::
 const FAILURES_TOLD: u32 = 4;
 /// Interval between two checks of this process's partitions.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Longest wait for the end of the maintenance. A build ends only after its current blocking step.
+const END_WAIT: Duration = Duration::from_secs(60);
 
-/// Maintenance of the snapshots of this process's partitions. Dropping it ends the maintenance.
+/// Maintenance of the snapshots of this process's partitions. Dropping it ends the maintenance,
+/// without waiting for the end.
 pub struct Snapshots {
     counts: Arc<Mutex<SnapshotCounts>>,
-    scheduler: tokio::task::JoinHandle<()>,
+    /// The scheduler; `None` once the maintenance is stopped.
+    scheduler: Mutex<Option<RunningScheduler>>,
+}
+
+/// A scheduler on a task of its own.
+struct RunningScheduler {
+    /// Ends the scheduler and its tasks when it is dropped.
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl Snapshots {
@@ -44,7 +55,9 @@ impl Snapshots {
         let counts = Arc::new(Mutex::default());
         let builds = Arc::new(Semaphore::new(parts.options.builds_max.max(1)));
         let scheduler = SnapshotScheduler { parts, counts: Arc::clone(&counts), builds };
-        Self { counts, scheduler: tokio::spawn(scheduler.run()) }
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(scheduler.run(stopped));
+        Self { counts, scheduler: Mutex::new(Some(RunningScheduler { stop, task })) }
     }
 
     /// Returns the counters.
@@ -52,15 +65,37 @@ impl Snapshots {
         *self.counts.lock()
     }
 
-    /// Ends the maintenance.
-    pub(crate) fn stop(&self) {
-        self.scheduler.abort();
+    /// Ends the maintenance. All of its tasks have ended on return; tasks that do not end in time
+    /// are logged.
+    pub async fn stop(&self) {
+        let running = self.scheduler.lock().take();
+        let Some(RunningScheduler { stop, task }) = running else { return };
+        drop(stop);
+        if tokio::time::timeout(END_WAIT, task).await.is_err() {
+            warn!("timed out stopping the maintenance of snapshots");
+        }
     }
 }
 
 impl Drop for Snapshots {
     fn drop(&mut self) {
-        self.stop();
+        self.scheduler.lock().iter().for_each(|running| running.task.abort());
+    }
+}
+
+/// The tasks that the scheduler has started. Dropping them aborts them.
+#[derive(Default)]
+struct MaintenanceTasks {
+    partitions: JoinSet<PartitionRef>,
+    /// The partitions that have a task.
+    maintained: BTreeSet<PartitionRef>,
+    repartitions: RepartitionTasks,
+}
+
+impl MaintenanceTasks {
+    /// Aborts all tasks, and waits until they have ended.
+    async fn shut_down(mut self) {
+        tokio::join!(self.partitions.shutdown(), self.repartitions.shut_down());
     }
 }
 
@@ -74,11 +109,19 @@ struct SnapshotScheduler {
 }
 
 impl SnapshotScheduler {
-    async fn run(self) {
-        let mut maintained: BTreeSet<PartitionRef> = BTreeSet::new();
-        let mut tasks: JoinSet<PartitionRef> = JoinSet::new();
+    /// Schedules until `stopped` completes, then ends all tasks.
+    async fn run(self, stopped: oneshot::Receiver<()>) {
+        let mut tasks = MaintenanceTasks::default();
+        tokio::select! {
+            _ = stopped => {}
+            () = self.schedule(&mut tasks) => {}
+        }
+        tasks.shut_down().await;
+    }
+
+    /// Schedules without end.
+    async fn schedule(&self, tasks: &mut MaintenanceTasks) {
         let mut windows = RollbackWindows::default();
-        let mut repartitions = RepartitionTasks::default();
         loop {
             let active: BTreeSet<_> = self.partitions();
             let catalog = self.parts.context.catalog.catalog();
@@ -88,18 +131,18 @@ impl SnapshotScheduler {
             }
             let assigned = self.parts.context.membership.assignment().borrow().clone();
             for at in active.into_iter().filter(|at| assigned.has(log_of(&catalog, *at))) {
-                if maintained.insert(at) {
-                    tasks.spawn(self.clone().maintain_partition(at));
+                if tasks.maintained.insert(at) {
+                    tasks.partitions.spawn(self.clone().maintain_partition(at));
                 }
             }
-            while let Some(ended) = tasks.try_join_next() {
+            while let Some(ended) = tasks.partitions.try_join_next() {
                 if let Ok(at) = ended {
-                    maintained.remove(&at);
+                    tasks.maintained.remove(&at);
                 }
             }
             self.parts.context.membership.acknowledge_assignment(&assigned);
             let ours = self.first_of_ours();
-            repartitions.reconcile(&self.parts, &ours);
+            tasks.repartitions.reconcile(&self.parts, &ours);
             windows.close(&self.parts, &ours).await;
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -41,6 +41,6 @@ impl RoleServices for SnapshotServices {
     }
 
     async fn stop(&self) {
-        self.snapshots.stop();
+        self.snapshots.stop().await;
     }
 }

@@ -1,4 +1,7 @@
-//! Administration of the versions of a store's documents: list them, activate one, drop one.
+//! Administration of the versions of a store's documents: list them, activate one, roll back, drop
+//! one.
+
+use std::cell::Cell;
 
 use forebay_core::catalog::StoreHistory;
 use forebay_core::id::{PartitionRef, StoreId};
@@ -32,14 +35,50 @@ pub(crate) async fn activate_version(
         if versions.live().number == number {
             return Ok(None);
         }
-        if versions.writes_paused() {
-            let message =
-                "the new partitions lack some earlier writes; wait until their version is live";
-            return Err(Error::conflict(message));
-        }
+        check_not_paused(versions)?;
         definition.with_live(number).map(Some)
     };
     Ok(alter_versions(parts, store, live).await?.versions)
+}
+
+/// Activates the version of a store's documents that was live before the live one. A version that
+/// was never live is not a target, so a killed push does not affect the choice.
+///
+/// # Errors
+/// `NotFound` without such a version, `Conflict` while writes are paused for a version; else as the
+/// log.
+pub(crate) async fn rollback_version(parts: &SnapshotParts, store: &str) -> Result<StoreVersions> {
+    let chosen = Cell::new(None);
+    let rollback = move |definition: &Definition| {
+        let versions = &definition.versions;
+        // An attempt whose append seemed to fail may have taken effect; another one would undo it.
+        if chosen.get() == Some(versions.live().number) {
+            return Ok(None);
+        }
+        check_not_paused(versions)?;
+        let catalog = parts.context.catalog.catalog();
+        let history = catalog.store(definition.store);
+        let target = history.and_then(|history| history.rollback_target(definition));
+        chosen.set(target);
+        definition.with_live(target.ok_or_else(no_rollback_target)?).map(Some)
+    };
+    Ok(alter_versions(parts, store, rollback).await?.versions)
+}
+
+fn no_rollback_target() -> Error {
+    Error::not_found(
+        "the store has no earlier live version with the present partitions; `version list` names \
+         its versions, `version activate` activates another one",
+    )
+}
+
+/// Refuses an activation while writes are paused for a version.
+fn check_not_paused(versions: &StoreVersions) -> Result<()> {
+    if !versions.writes_paused() {
+        return Ok(());
+    }
+    let message = "the new partitions lack some earlier writes; wait until their version is live";
+    Err(Error::conflict(message))
 }
 
 /// Drops a version of a store's documents that is not live, and its snapshots.

@@ -45,16 +45,16 @@ pub(crate) struct Part {
     /// The changes, in the client's order.
     pub(crate) batch: ClientBatch,
     /// The changes as the request numbers them, in the batch's order.
-    pub(crate) pending: Vec<PendingChange>,
+    pub(crate) changes: Vec<AdmittedChange>,
     /// Approximate size of the changes in an entry.
     pub(crate) bytes: usize,
 }
 
 /// A change of a request after admission.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingChange {
+pub(crate) struct AdmittedChange {
     /// Index of the change in the request.
-    pub(crate) place: usize,
+    pub(crate) index: usize,
     pub(crate) sequence: Sequence,
     /// Whether a replica decides the outcome.
     pub(crate) is_conditional: bool,
@@ -87,11 +87,11 @@ pub(crate) fn admit(
     }
     let client = batch.client;
     let mut parts = BTreeMap::<PartitionId, Part>::new();
-    for (place, change) in batch.changes.into_iter().enumerate() {
-        let at_change = |error: Error| error.while_doing(&format!("check change {place}"));
+    for (index, change) in batch.changes.into_iter().enumerate() {
+        let at_change = |error: Error| error.while_doing(&format!("check change {index}"));
         change.check(made_with).map_err(at_change)?;
         let partition = partition(&change.key, newest).map_err(at_change)?;
-        if client_partitions.get(place).is_some_and(|named| *named != partition.0) {
+        if client_partitions.get(index).is_some_and(|named| *named != partition.0) {
             let message = "the key belongs to another partition; hash the key as \
                 proto/spec/partitioning.md says";
             return Err(at_change(Error::invalid_argument(message).with_partition(partition)));
@@ -107,7 +107,7 @@ pub(crate) fn admit(
         }
         let part = parts.entry(partition).or_insert_with(|| Part::new(client));
         let (sequence, is_conditional) = (change.sequence, change.condition.is_some());
-        part.pending.push(PendingChange { place, sequence, is_conditional });
+        part.changes.push(AdmittedChange { index, sequence, is_conditional });
         part.batch.changes.push(change);
         part.bytes += bytes;
     }
@@ -119,7 +119,7 @@ pub(crate) fn admit(
 
 impl Part {
     fn new(client: ClientId) -> Self {
-        Self { batch: ClientBatch { client, changes: Vec::new() }, pending: Vec::new(), bytes: 0 }
+        Self { batch: ClientBatch { client, changes: Vec::new() }, changes: Vec::new(), bytes: 0 }
     }
 
     /// Checks the limits of one entry. A part becomes one atomic entry, so the part must fit into
@@ -130,7 +130,7 @@ impl Part {
             let error = Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, self.bytes as u64);
             return Err(error.with_partition(partition));
         }
-        let sequences = || self.pending.iter().map(|pending| pending.sequence.0);
+        let sequences = || self.changes.iter().map(|change| change.sequence.0);
         let (lowest, highest) = (sequences().min().unwrap_or(0), sequences().max().unwrap_or(0));
         if lowest == 0 {
             let message = "the sequence is 0; count sequences from 1 in each partition";

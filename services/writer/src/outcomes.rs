@@ -7,10 +7,11 @@ use bytes::Bytes;
 use forebay_core::id::{ClientId, PartitionRef, Position, Sequence};
 use forebay_core::outcome::ConditionOutcome;
 use forebay_core::{Error, Result};
+use forebay_wire::endpoint::endpoint_of;
 use forebay_wire::outcome::ChangeResult;
 use forebay_wire::v1;
 use forebay_wire::v1::replicator_client::ReplicatorClient;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tracing::debug;
 
 /// Time for an answer in addition to the wait that a call requests.
@@ -61,11 +62,7 @@ impl RemoteOutcomes {
     /// # Errors
     /// `InvalidArgument` if the address is invalid.
     pub(crate) fn new(address: &str) -> Result<Self> {
-        let url = match address.contains("://") {
-            true => address.to_owned(),
-            false => format!("http://{address}"),
-        };
-        let endpoint = Endpoint::from_shared(url).map_err(|_| {
+        let endpoint = endpoint_of(address).ok_or_else(|| {
             let message = format!(
                 "the replicator `{address}` is not of the form HOST:PORT; write an address such as \
                  127.0.0.1:7072"

@@ -26,19 +26,28 @@ const ENTRY_BYTES_TARGET: usize = 1 << 20;
 /// Number of clients whose highest sequence a queue remembers, in each of two generations.
 const CLIENTS_REMEMBERED: usize = 16 * 1024;
 
-/// Position of a request's changes in the log of one partition.
+/// Position of the changes of a part in the log of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AppendedAt {
+pub(crate) struct LogPosition {
     pub(crate) log_id: LogId,
     /// Position of the first change; the others follow at consecutive indexes of the entry.
     pub(crate) first: Position,
+}
+
+impl LogPosition {
+    /// Returns the position of the change with this index in the part.
+    pub(crate) fn of_change(&self, index: usize) -> Position {
+        let index = u16::try_from(index).unwrap_or(u16::MAX);
+        let index_in_entry = self.first.index_in_entry.saturating_add(index);
+        Position { index_in_entry, ..self.first }
+    }
 }
 
 struct QueuedPart {
     batch: ClientBatch,
     bytes: usize,
     schema_version: SchemaVersion,
-    reply: oneshot::Sender<Result<AppendedAt>>,
+    reply: oneshot::Sender<Result<LogPosition>>,
 }
 
 /// Sending end of a partition's queue. The appender task ends once all sending ends are dropped.
@@ -65,7 +74,7 @@ impl WriteQueue {
             receiver,
             next: None,
             bytes: Arc::clone(&bytes),
-            highest: Highest::default(),
+            highest: HighestSequences::default(),
         };
         tokio::spawn(appender.run());
         Self { log, sender, bytes }
@@ -84,7 +93,7 @@ impl WriteQueue {
         &self,
         (batch, bytes): (ClientBatch, usize),
         schema_version: SchemaVersion,
-    ) -> Result<oneshot::Receiver<Result<AppendedAt>>> {
+    ) -> Result<oneshot::Receiver<Result<LogPosition>>> {
         let queued = self.bytes.fetch_add(bytes, Ordering::AcqRel);
         let over = queued > 0 && queued + bytes > WRITE_QUEUE_BYTES_MAX;
         let (reply, receiver) = oneshot::channel();
@@ -107,7 +116,7 @@ struct Appender {
     /// A request that did not fit into the previous entry.
     next: Option<QueuedPart>,
     bytes: Arc<AtomicUsize>,
-    highest: Highest,
+    highest: HighestSequences,
 }
 
 impl Appender {
@@ -182,7 +191,7 @@ impl Appender {
                 Ok((log_id, receipt)) => {
                     let first =
                         Position { epoch: Epoch(0), offset: receipt.offset, index_in_entry };
-                    Ok(AppendedAt { log_id: *log_id, first })
+                    Ok(LogPosition { log_id: *log_id, first })
                 }
                 Err(error) => Err(error.clone()),
             });
@@ -193,12 +202,12 @@ impl Appender {
 /// Highest sequence of each client that this queue has seen. The memory is bounded: of two
 /// generations, the older one is dropped when the newer one is full.
 #[derive(Default)]
-struct Highest {
+struct HighestSequences {
     newer: HashMap<ClientId, Sequence>,
     older: HashMap<ClientId, Sequence>,
 }
 
-impl Highest {
+impl HighestSequences {
     fn get(&self, client: ClientId) -> Option<Sequence> {
         self.newer.get(&client).or_else(|| self.older.get(&client)).copied()
     }
@@ -256,7 +265,7 @@ mod tests {
 
     #[test]
     fn only_sequences_below_the_window_are_refused() {
-        let mut highest = Highest::default();
+        let mut highest = HighestSequences::default();
         highest.record(&[batch(1, 5_000)]);
         assert!(highest.check(&batch(1, 5_000 - DEDUP_WINDOW)).is_ok());
         assert!(highest.check(&batch(1, 5_000 - DEDUP_WINDOW - 1)).is_err());
@@ -265,7 +274,7 @@ mod tests {
 
     #[test]
     fn remembered_clients_are_bounded_and_recent_clients_stay() {
-        let mut highest = Highest::default();
+        let mut highest = HighestSequences::default();
         for client in 0..3 * CLIENTS_REMEMBERED as u128 {
             highest.record(&[batch(client, 9)]);
         }

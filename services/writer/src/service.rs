@@ -224,8 +224,8 @@ impl writer_server::Writer for WriterService {
         &self,
         request: Request<v1::ApplyViewRequest>,
     ) -> Result<Response<v1::ApplyViewResponse>, Status> {
-        let request = request.get_ref();
-        let applied = self.writer.apply_view(&request.declaration, request.dry_run).await;
+        let v1::ApplyViewRequest { declaration, dry_run, first_line } = request.get_ref();
+        let applied = self.writer.apply_view(declaration, *first_line, *dry_run).await;
         let (applied, definition) = applied.map_err(|error| status_of_error(&error))?;
         let result = match applied {
             ApplyEffect::Created => ViewResult::Created,

@@ -19,9 +19,9 @@ pub struct WriterSettings {
     /// Settings of every process.
     #[command(flatten)]
     pub process: ProcessSettings,
-    /// `HOST:PORT` of the replicator that reports the outcomes of conditional changes. If it is not
-    /// set, conditional changes end as unknown outcomes.
-    #[arg(long, env = "FOREBAY_REPLICATOR")]
+    /// Address of the replicator that reports the outcomes of conditional changes; without it,
+    /// conditional changes end as unknown outcomes.
+    #[arg(long, env = "FOREBAY_REPLICATOR", value_name = "HOST:PORT")]
     replicator: Option<String>,
 }
 

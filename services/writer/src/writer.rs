@@ -17,10 +17,10 @@ use forebay_wire::token::Token;
 use futures::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
-use crate::admit::{ClientRouting, Part, PendingChange, admit};
+use crate::admit::{AdmittedChange, ClientRouting, Part, admit};
 use crate::outcomes::Outcomes;
 use crate::partition::PartitionLog;
-use crate::queue::{AppendedAt, WriteQueue};
+use crate::queue::{LogPosition, WriteQueue};
 use crate::repartition_gate::WriteGate;
 use crate::views;
 
@@ -39,11 +39,11 @@ pub struct Writer {
     pub(crate) unfinished: Arc<Notify>,
 }
 
-/// A part of a request that is in a queue.
-struct PendingPart {
+/// A part of a request that is in a queue, and the receiver of its position in the log.
+struct InFlightPart {
     partition: PartitionId,
-    pending: Vec<PendingChange>,
-    appended_at: oneshot::Receiver<Result<AppendedAt>>,
+    changes: Vec<AdmittedChange>,
+    position: oneshot::Receiver<Result<LogPosition>>,
 }
 
 impl Writer {
@@ -84,25 +84,25 @@ impl Writer {
             .map_err(at_store)?;
         let resumed = self.gate.await_writes_resumed(&self.context.catalog, store).await;
         if resumed.map_err(at_store)? {
-            self.forget_left(store);
+            self.forget_old_logs(store);
         }
-        let sent = self.enqueue(logs.store, &newest, parts).map_err(at_store)?;
+        let in_flight = self.enqueue(logs.store, &newest, parts).map_err(at_store)?;
         let mut token = Token::new(store);
         let mut outcomes = vec![None; count];
         let waits =
-            sent.into_iter().map(|PendingPart { partition, pending, appended_at }| async move {
-                (partition, pending, appended_at.await.unwrap_or_else(|_| Err(gone())))
+            in_flight.into_iter().map(|InFlightPart { partition, changes, position }| async move {
+                (partition, changes, position.await.unwrap_or_else(|_| Err(stopping_error())))
             });
-        for (partition, pending, appended_at) in join_all(waits).await {
+        for (partition, changes, position) in join_all(waits).await {
             let at = logs.at(partition);
-            match appended_at {
-                Ok(appended_at) => {
-                    let last = position_of(appended_at, pending.len() - 1);
-                    token.advance(partition, appended_at.log_id, last)?;
+            match position {
+                Ok(position) => {
+                    let last = position.of_change(changes.len() - 1);
+                    token.advance(partition, position.log_id, last)?;
                     self.await_results(
                         at,
                         client,
-                        (&pending, appended_at),
+                        (&changes, position),
                         outcome_wait,
                         &mut outcomes,
                     )
@@ -110,13 +110,14 @@ impl Writer {
                 }
                 Err(error) => {
                     let error = at_store(self.or_not_yet(at, error));
-                    for pending in pending {
-                        outcomes[pending.place] = Some(ChangeResult::failed(error.clone()));
+                    for change in changes {
+                        outcomes[change.index] = Some(ChangeResult::failed(error.clone()));
                     }
                 }
             }
         }
-        Ok((token, outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()))
+        let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing_outcome));
+        Ok((token, outcomes.collect()))
     }
 
     /// Enqueues every part for its partition in these logs. If a queue is full, the
@@ -126,43 +127,43 @@ impl Writer {
         logs: StoreId,
         newest: &SchemaAt,
         parts: BTreeMap<PartitionId, Part>,
-    ) -> Result<Vec<PendingPart>> {
+    ) -> Result<Vec<InFlightPart>> {
         let version = newest.definition.version;
-        let mut sent = Vec::with_capacity(parts.len());
-        for (partition, Part { batch, pending, bytes }) in parts {
+        let mut in_flight = Vec::with_capacity(parts.len());
+        for (partition, Part { batch, changes, bytes }) in parts {
             let queue = self.queue(PartitionRef { store: logs, partition });
-            let appended_at = match queue.enqueue((batch, bytes), version) {
-                Ok(appended_at) => appended_at,
-                Err(error) if sent.is_empty() => return Err(error.with_partition(partition)),
+            let position = match queue.enqueue((batch, bytes), version) {
+                Ok(position) => position,
+                Err(error) if in_flight.is_empty() => return Err(error.with_partition(partition)),
                 Err(error) => {
-                    let (reply, appended_at) = oneshot::channel();
+                    let (reply, position) = oneshot::channel();
                     let _ = reply.send(Err(error.with_partition(partition)));
-                    appended_at
+                    position
                 }
             };
-            sent.push(PendingPart { partition, pending, appended_at });
+            in_flight.push(InFlightPart { partition, changes, position });
         }
-        Ok(sent)
+        Ok(in_flight)
     }
 
     async fn await_results(
         &self,
         at: PartitionRef,
         client: ClientId,
-        (pending, appended_at): (&[PendingChange], AppendedAt),
+        (changes, log_position): (&[AdmittedChange], LogPosition),
         outcome_wait: Duration,
         outcomes: &mut [Option<ChangeResult>],
     ) {
-        for (number, pending) in pending.iter().enumerate() {
-            let position = position_of(appended_at, number);
-            let outcome = match pending.is_conditional {
+        for (index_in_part, change) in changes.iter().enumerate() {
+            let position = log_position.of_change(index_in_part);
+            let outcome = match change.is_conditional {
                 false => ChangeResult::appended(position),
                 true => {
-                    self.conditional_result(at, position, (client, pending.sequence), outcome_wait)
+                    self.conditional_result(at, position, (client, change.sequence), outcome_wait)
                         .await
                 }
             };
-            outcomes[pending.place] = Some(outcome);
+            outcomes[change.index] = Some(outcome);
         }
     }
 
@@ -235,7 +236,7 @@ impl Writer {
     ) -> Result<(Arc<SchemaAt>, Arc<SchemaAt>)> {
         let follower = &self.context.catalog;
         let made_with = match follower.catalog().store(store) {
-            Some(history) if history.is_deleted() => return Err(deleted()),
+            Some(history) if history.is_deleted() => return Err(deleted_store_error()),
             Some(history) => history.at(version).cloned(),
             None => None,
         };
@@ -260,7 +261,7 @@ impl Writer {
             return Err(Error::not_found("no such store; create it, or list the stores"));
         };
         if history.is_deleted() {
-            return Err(deleted());
+            return Err(deleted_store_error());
         }
         let newest = history.newest().map_or(0, |schema| schema.definition.version.0);
         history.at(version).cloned().ok_or_else(|| {
@@ -298,31 +299,25 @@ impl Writer {
     }
 
     /// Drops the queues of logs that a store's documents have left.
-    fn forget_left(&self, store: StoreId) {
+    fn forget_old_logs(&self, store: StoreId) {
         let catalog = self.context.catalog.catalog();
         let written =
             catalog.store_by_logs(store).map(|newest| newest.definition.write_logs().store);
-        let is_left =
+        let is_old =
             |logs: StoreId| catalog.home_by_storage_id(logs) == store && Some(logs) != written;
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.retain(|at, _| !is_left(at.store));
+        queues.retain(|at, _| !is_old(at.store));
     }
 }
 
-fn position_of(appended_at: AppendedAt, number: usize) -> Position {
-    let index_in_entry =
-        appended_at.first.index_in_entry.saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
-    Position { index_in_entry, ..appended_at.first }
-}
-
-fn gone() -> Error {
+fn stopping_error() -> Error {
     Error::unknown_outcome("the writer is stopping; retry the same write at another writer")
 }
 
-fn deleted() -> Error {
+fn deleted_store_error() -> Error {
     Error::not_found("the store was deleted; list the stores")
 }
 
-fn lost() -> ChangeResult {
+fn missing_outcome() -> ChangeResult {
     ChangeResult::failed(Error::internal("a change has no outcome"))
 }

@@ -67,7 +67,7 @@ async fn shop(log: &Arc<MemoryLog>) -> Writer {
 }
 
 async fn applied(writer: &Writer, declaration: &str) -> (ApplyEffect, Definition) {
-    writer.apply_view(declaration, false).await.unwrap()
+    writer.apply_view(declaration, 1, false).await.unwrap()
 }
 
 async fn altered(writer: &Writer, name: &str, alteration: Alteration) -> Result<()> {
@@ -93,7 +93,7 @@ fn assert_refused<T: std::fmt::Debug>(result: Result<T>, said: &str) -> Error {
 #[tokio::test]
 async fn example_view_is_created_left_unchanged_and_altered() {
     let writer = shop(&memory()).await;
-    let (would, dry) = writer.apply_view(&example(), true).await.unwrap();
+    let (would, dry) = writer.apply_view(&example(), 1, true).await.unwrap();
     assert_eq!((would, dry.name.as_str()), (ApplyEffect::Created, "spending"));
     let missing = writer.describe_store("spending", NEWEST).await.unwrap_err();
     assert_eq!(missing.code(), ErrorCode::NotFound);
@@ -108,7 +108,7 @@ async fn example_view_is_created_left_unchanged_and_altered() {
     assert_eq!(applied(&writer, &example()).await, (ApplyEffect::Unchanged, created.clone()));
 
     let more = example().replace("  spent:", "  dearest: {max: price}\n  spent:");
-    let (would, _) = writer.apply_view(&more, true).await.unwrap();
+    let (would, _) = writer.apply_view(&more, 1, true).await.unwrap();
     assert_eq!(would, ApplyEffect::Altered);
     let (how, next) = applied(&writer, &more).await;
     assert_eq!((how, next.version), (ApplyEffect::Altered, SchemaVersion(2)));
@@ -123,7 +123,7 @@ async fn missing_parts_and_forbidden_changes_are_reported_with_line_and_column()
     let writer = shop(&memory()).await;
     let refused = async |from: &str, to: &str| {
         let text = example().replacen(from, to, 1);
-        let error = writer.apply_view(&text, false).await.unwrap_err();
+        let error = writer.apply_view(&text, 1, false).await.unwrap_err();
         (error.code(), error.message().to_owned())
     };
     use ErrorCode::{InvalidArgument, NotFound};
@@ -204,7 +204,7 @@ async fn second_of_two_concurrent_applies_is_a_conflict() {
     // Both writers create the view, then both alter it.
     for (first, second) in [(TOTALS, TOTALS), (&day, &late)] {
         let (first, second) =
-            tokio::join!(one.apply_view(first, false), other.apply_view(second, false));
+            tokio::join!(one.apply_view(first, 1, false), other.apply_view(second, 1, false));
         assert_ne!(first.is_ok(), second.is_ok());
         let loser = first.err().or(second.err()).unwrap();
         assert_eq!(loser.code(), ErrorCode::Conflict, "{loser}");
@@ -330,7 +330,8 @@ fn materialized_to<'d>(view: &Definition, store: &'d Definition) -> Vec<&'d str>
 #[tokio::test]
 async fn target_store_is_created_before_its_view_and_survives_the_view() {
     let writer = shop(&memory()).await;
-    let (would, dry) = writer.apply_view(&materialized("{n: {count: '*'}}"), true).await.unwrap();
+    let (would, dry) =
+        writer.apply_view(&materialized("{n: {count: '*'}}"), 1, true).await.unwrap();
     assert!(would == ApplyEffect::Created && dry.view().unwrap().materialization.is_some());
     assert!(writer.describe_store("features", NEWEST).await.is_err(), "a dry run makes none");
 
@@ -349,7 +350,7 @@ async fn target_store_is_created_before_its_view_and_survives_the_view() {
     let other = materialized("{m: {count: '*'}}").replace("totals", "others");
     applied(&writer, &other).await;
     let taken =
-        writer.apply_view(&materialized("{n: {count: '*'}, age: {count: '*'}}"), false).await;
+        writer.apply_view(&materialized("{n: {count: '*'}, age: {count: '*'}}"), 1, false).await;
     let taken = assert_refused(taken, "line 7, column 14: the store has a field of this name");
     assert_eq!(taken.context().field.as_deref(), Some("age"));
 
@@ -399,15 +400,15 @@ async fn target_of_a_view_is_neither_deleted_nor_dropped_nor_widened() {
     altered(&writer, "features", rename("n", "orders")).await.unwrap();
     assert_eq!(applied(&writer, &both).await.0, ApplyEffect::Unchanged);
     let wider = materialized("{n: {avg: price}, least: {min: price}}");
-    assert_refused(writer.apply_view(&wider, false).await, "its field is a int64");
+    assert_refused(writer.apply_view(&wider, 1, false).await, "its field is a int64");
     let elsewhere = both.replace("store: features", "store: users");
-    assert_refused(writer.apply_view(&elsewhere, false).await, "another store");
+    assert_refused(writer.apply_view(&elsewhere, 1, false).await, "another store");
     for (from, to, place) in [
         ("store: features", "store: orders", "line 7, column 14"),
         ("store: features", "store: totals", "line 7, column 14"),
         ("store: features", "store: features, interval: 1ms", "line 7, column 14"),
     ] {
-        let error = writer.apply_view(&both.replace(from, to), false).await;
+        let error = writer.apply_view(&both.replace(from, to), 1, false).await;
         assert_refused(error, place);
     }
     writer.delete_store("totals").await.unwrap();
@@ -458,7 +459,7 @@ async fn half_applied_view_is_applied_again() {
     let dies_at = |definition, seed| writer(Arc::new(DyingLog(log.clone(), definition)), seed);
     let one = materialized("{n: {count: '*'}}");
     // The store exists, the view does not.
-    dies_at("totals", 2).apply_view(&one, false).await.unwrap_err();
+    dies_at("totals", 2).apply_view(&one, 1, false).await.unwrap_err();
     assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);
     let (how, view) = applied(&alive, &one).await;
     assert_eq!(how, ApplyEffect::Created);
@@ -467,14 +468,14 @@ async fn half_applied_view_is_applied_again() {
     assert_eq!(materialized_to(&view, &store), ["n", "totals_position"]);
     // The store has a new field, the view does not.
     let two = materialized("{n: {count: '*'}, spent: {sum: price}}");
-    dies_at("totals", 3).apply_view(&two, false).await.unwrap_err();
+    dies_at("totals", 3).apply_view(&two, 1, false).await.unwrap_err();
     assert!(described(&alive, "features").await.field("spent").is_some());
     let (_, view) = applied(&alive, &two).await;
     let store = described(&alive, "features").await;
     assert_eq!(materialized_to(&view, &store), ["n", "spent", "totals_position"]);
     assert_eq!(store.fields.len(), 3);
     // The view has dropped a value, the store has not.
-    dies_at("features", 4).apply_view(&one, false).await.unwrap_err();
+    dies_at("features", 4).apply_view(&one, 1, false).await.unwrap_err();
     assert_eq!(described(&alive, "features").await.fields.len(), 3);
     assert_eq!(applied(&alive, &one).await.0, ApplyEffect::Unchanged);
     assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::suite::Suite;
 use crate::suite_output::{ended, show};
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{bazel, language, layers, process, rocksdb_pins, tidy};
+use crate::{bazel, documented_names, language, layers, process, rocksdb_pins, tidy};
 
 const TOOL_BOUND: Duration = Duration::from_secs(5 * 60);
 
@@ -26,6 +26,7 @@ const RULES: &[CheckRule] = &[
     CheckRule { name: "one-definition", check: |tree| listed(language::one_definition(tree)?) },
     CheckRule { name: "citations", check: |tree| listed(language::citations(tree)?) },
     CheckRule { name: "commit-subjects", check: |tree| listed(language::commit_subjects(tree)?) },
+    CheckRule { name: "documented-names", check: |tree| listed(documented_names::problems(tree)?) },
     CheckRule { name: "layers", check: |tree| listed(layers::problems(tree)?) },
     CheckRule { name: "rocksdb-version", check: |tree| listed(rocksdb_pins::problems(tree)?) },
     CheckRule { name: "bazel-format", check: |tree| listed(bazel::format::problems(tree)?) },

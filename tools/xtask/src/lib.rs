@@ -8,6 +8,7 @@ pub mod check;
 pub mod clock;
 pub mod compiled_twice;
 pub mod demo;
+pub mod documented_names;
 pub mod engine_logs;
 pub mod fuzz;
 pub mod java;

@@ -1,5 +1,6 @@
 //! Runs items of work side by side, each of which uses one core.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -16,20 +17,45 @@ pub fn run_parallel<I: Sync, T: Send>(
     run: impl Fn(&I) -> T + Sync,
     mut take: impl FnMut(&I, T) -> Result<(), String>,
 ) -> Result<(), String> {
+    run_on(AT_ONCE, items, run, |place, result| take(&items[place], result))
+}
+
+/// Applies a function to the items, on all processors, and returns the results in order.
+pub fn map_parallel<I: Sync, T: Send>(items: &[I], run: impl Fn(&I) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut results = Vec::with_capacity(items.len());
+    let Ok(()) = run_on(threads, items, run, |place, result| {
+        results.push((place, result));
+        Ok::<(), Infallible>(())
+    });
+    results.sort_by_key(|(place, _)| *place);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Runs the items on this number of threads, and passes each result to `take`, with the place of
+/// its item, when the item ends.
+fn run_on<I: Sync, T: Send, E>(
+    threads: usize,
+    items: &[I],
+    run: impl Fn(&I) -> T + Sync,
+    mut take: impl FnMut(usize, T) -> Result<(), E>,
+) -> Result<(), E> {
     let (next, (ended, results)) = (AtomicUsize::new(0), mpsc::channel());
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..threads {
             let (next, ended, run) = (&next, ended.clone(), &run);
             scope.spawn(move || {
-                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if ended.send((item, run(item))).is_err() {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(place) else { return };
+                    if ended.send((place, run(item))).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(ended);
-        results.into_iter().try_for_each(|(item, ran)| take(item, ran))
+        results.into_iter().try_for_each(|(place, result)| take(place, result))
     })
 }
 
@@ -51,6 +77,8 @@ mod tests {
             },
         );
         assert_eq!((all, sum), (Ok(()), 49 * 50 / 2));
+        let doubled: Vec<u32> = items.iter().map(|item| item * 2).collect();
+        assert_eq!(map_parallel(&items, |item| item * 2), doubled);
         let runs = AtomicUsize::new(0);
         let run = |item: &u32| {
             runs.fetch_add(1, Ordering::Relaxed);

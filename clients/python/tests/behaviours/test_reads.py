@@ -275,7 +275,7 @@ def test_filtered_reader_answers_only_its_partitions(stores: Stores) -> None:
 
 
 def test_reader_is_verified_with_its_node(stores: Stores) -> None:
-    store, reader = stores.create({"a": "int64"}, key="int64", partitions=2)
+    store, reader = stores.create({"a": "int64"}, key_type="int64", partitions=2)
     token = store.batch(forebay.upsert(at, {"a": at}) for at in range(200)).token
     reader.await_token(token, 30)
     store.delete(0)
@@ -311,7 +311,7 @@ def test_reader_bootstraps_from_a_snapshot(snapshot_server: Server) -> None:
     with forebay.Client(snapshot_server.endpoint) as client:
         name, written = new_name(), range(100)
         store = client.create_store(
-            name, {"a": "int64"}, key="int64", partitions=2, log_retention=0
+            name, {"a": "int64"}, key_type="int64", partitions=2, log_retention=0
         )
         for at in written:
             store.upsert(at, {"a": at})
@@ -339,7 +339,7 @@ def test_reader_answers_from_the_live_version(snapshot_server: Server) -> None:
     pushed = [*[None] * 50, *range(1050, 1150)]
     with forebay.Client(snapshot_server.endpoint) as client:
         name = new_name()
-        store = client.create_store(name, {"a": "int64"}, key="int64", partitions=2)
+        store = client.create_store(name, {"a": "int64"}, key_type="int64", partitions=2)
         store.batch(forebay.upsert(at, {"a": at}) for at in range(100)).require_complete()
         push = ("push", "--store", name, "--key", "id", str(rows))
         with client.reader(name) as reader:
@@ -362,7 +362,7 @@ def _begins_with(reader: forebay.Reader, first: int | None) -> bool:
 
 
 def test_batch_answers_duplicate_keys_twice(stores: Stores) -> None:
-    store, reader = stores.create({"a": "int64"}, key="int64")
+    store, reader = stores.create({"a": "int64"}, key_type="int64")
     store.batch(forebay.upsert(at, {"a": at * 10}) for at in range(3)).require_complete()
     keys = [2, 0, 2, 1, 2]
     assert reader.get_many(keys, "a", latest=True) == [20, 0, 20, 10, 20]

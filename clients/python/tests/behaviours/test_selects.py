@@ -57,7 +57,7 @@ def test_select_by_key_returns_the_events_of_the_key(client: forebay.Client) -> 
         assert event.append_time > event.time
         assert (event.columns["at"], event.columns["class"]) == (event.time, n % 4)
         assert event.columns["price"] == n * 7 % 12 * 10
-    assert (first.offset, first.place) != (second.offset, second.place)
+    assert (first.offset, first.index_in_entry) != (second.offset, second.index_in_entry)
     assert first.columns["city"] == "Oslo" and "note" not in first.columns
     assert second.columns["note"] is None and "tags" not in second.columns
     assert orders.select(key="nobody").events == []

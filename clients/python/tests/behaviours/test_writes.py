@@ -125,7 +125,7 @@ def test_every_value_type_is_read_as_written(stores: Stores) -> None:
 
 
 def test_key_value_store_puts_gets_and_deletes_bytes(stores: Stores) -> None:
-    store, reader = stores.create({}, key_value=True, key="bytes")
+    store, reader = stores.create({}, key_value=True, key_type="bytes")
     store.put(b"empty", {"value": b""})
     token = store.put(b"k", {"value": b"\x00\xff"}).token
     assert reader.get(b"k", "value", after=token) == b"\x00\xff"
@@ -140,7 +140,7 @@ def test_documents_are_found_under_every_key_type(stores: Stores) -> None:
         "int64": [0, -1, 2**63 - 1, -(2**63)],
     }
     for key_type, some in keys.items():
-        store, reader = stores.create({"at": "int64"}, key=key_type, partitions=4)
+        store, reader = stores.create({"at": "int64"}, key_type=key_type, partitions=4)
         changes = [forebay.upsert(key, {"at": at}) for at, key in enumerate(some)]
         token = store.batch(changes).require_complete().token
         assert reader.get_many(some, "at", after=token) == list(range(len(some)))
@@ -165,7 +165,7 @@ def test_partition_key_is_required_with_every_key(stores: Stores) -> None:
 def test_empty_key_is_a_key(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     assert reader.get("", "a", after=store.upsert("", {"a": 1}).token) == 1
-    store, reader = stores.create({"a": "int64"}, key="bytes")
+    store, reader = stores.create({"a": "int64"}, key_type="bytes")
     assert reader.get(b"", "a", after=store.upsert(b"", {"a": 1}).token) == 1
 
 
@@ -184,7 +184,7 @@ def test_largest_value_is_read_as_written(stores: Stores) -> None:
 
 
 def test_non_utf8_bytes_are_a_key(stores: Stores) -> None:
-    store, reader = stores.create({"a": "int64"}, key="bytes")
+    store, reader = stores.create({"a": "int64"}, key_type="bytes")
     keys = [b"\xff\xfe", b"\xc3\x28", b"\x00", "é".encode(), "e\u0301".encode()]
     store.batch(forebay.upsert(key, {"a": at}) for at, key in enumerate(keys)).require_complete()
     assert reader.get_many(keys, "a", latest=True) == [0, 1, 2, 3, 4]
@@ -265,7 +265,7 @@ def test_key_of_another_type_is_refused(stores: Stores) -> None:
         "int64": ["1", b"1", 1.0, 2**63],
     }
     for key_type, wrong in keys.items():
-        store, reader = stores.create({"a": "int64"}, key=key_type)
+        store, reader = stores.create({"a": "int64"}, key_type=key_type)
         for key in wrong:
             calls = (
                 lambda: store.upsert(key, {"a": 1}),  # type: ignore[arg-type]  # noqa: B023
@@ -417,7 +417,7 @@ def test_stores_are_created_described_altered_and_deleted(client: forebay.Client
     store = client.create_store(
         name,
         fields,
-        key="int64",
+        key_type="int64",
         partitions=3,
         ttl=90,
         versioned=True,
@@ -426,7 +426,7 @@ def test_stores_are_created_described_altered_and_deleted(client: forebay.Client
     )
     definition = store.definition
     field = definition.field("a")
-    assert (definition.version, definition.key, definition.partitions) == (1, "int64", 3)
+    assert (definition.version, definition.key_type, definition.partitions) == (1, "int64", 3)
     options = (90, True, 1.5, 3.000001)
     assert _options(definition) == options
     assert field is not None and (field.type, field.default, field.ttl) == ("int32", 7, 60)

@@ -89,7 +89,10 @@ pub async fn select_by_key_returns_the_events_of_the_key() {
         assert!(event.append_time > event.time && event.partition == first.partition);
     }
     assert_eq!(selected.events.len(), 4);
-    assert_ne!((first.offset, first.place), (second_one.offset, second_one.place));
+    assert_ne!(
+        (first.offset, first.index_in_entry),
+        (second_one.offset, second_one.index_in_entry)
+    );
     assert_eq!(first.value("city"), Some(&"Oslo".into()));
     assert_eq!((first.presence("note"), first.value("note")), (Presence::Absent, None));
     assert_eq!((second_one.presence("note"), second_one.value("note")), (Presence::Null, None));

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 
@@ -145,7 +146,7 @@ impl SurvivingState {
         let data = DataSettings { data_dir };
         let features = DevSettings { data, ..self.config.clone() }.features(&resources).unwrap();
         let context = ServiceContext::start(log, Arc::new(SystemClock), Arc::new(SystemEntropy));
-        let context = context.with_snapshots(self.config.snapshot_store().unwrap());
+        let context = context.with_snapshots(self.config.snapshots.open().unwrap());
         let parts = NodeParts {
             context,
             shards: Some(ShardDirectory::new(self.data.path(), resources)),
@@ -165,7 +166,8 @@ impl SurvivingState {
         let snapshots = parts.map(|parts| SnapshotServices::start(parts, None, scratch));
         ready.send(address).unwrap();
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let server = Server::builder().add_routes(snapshots.add_to(node.routes()));
+        let mut server = Server::builder();
+        let server = server.add_routes(snapshots.add_to(node.add_to(Routes::default())));
         server.serve_with_incoming(incoming).await.unwrap();
     }
 }

@@ -60,7 +60,7 @@ async fn select_returns_events_with_key_times_and_columns() {
     assert_eq!(first.key().unwrap(), KeyValue::Int64(0));
     assert_eq!(first.time, Timestamp::from_micros(0));
     assert!(first.append_time > first.time);
-    assert!(first.partition.0 < 3 && first.place == 0);
+    assert!(first.partition.0 < 3 && first.index_in_entry == 0);
     assert_eq!(first.value("city"), Some(&"Rome".into()));
     assert_eq!((first.value("note"), first.presence("note")), (None, Presence::Null));
     assert_eq!(second.presence("note"), Presence::Absent);

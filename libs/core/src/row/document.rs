@@ -223,7 +223,10 @@ fn put_value(row: &mut Vec<u8>, slot: &Slot, value: &Value) -> Result<()> {
         &widened
     };
     if value.field_type() != Some(slot.field_type) {
-        let message = format!("the value does not fit the field's type {}", slot.field_type);
+        let message = format!(
+            "the value does not fit the field's type {}; send a value of that type",
+            slot.field_type
+        );
         return Err(Error::invalid_argument(message));
     }
     match slot.place {

@@ -1,13 +1,15 @@
-//! Checks of a definition: its limits, its internal consistency, and whether it can follow the
-//! previous definition.
+//! Checks of a definition: its names, ids and times to live, its limits, its internal consistency,
+//! and whether it can follow the previous definition.
 
 use std::collections::BTreeSet;
 
-use super::names::{check_field_id, check_name, check_ttl};
 use super::{Definition, Field, KEY_VALUE_FIELD};
 use crate::error::{Error, Result};
 use crate::id::{FieldId, PartitionCount, PartitionRef};
-use crate::limits::{ALIASES_MAX, FIELDS_MAX, ROW_BYTES_MAX, SCHEMA_VERSION_MAX, TTL_US_MAX};
+use crate::limits::{
+    ALIASES_MAX, FIELD_ID_MAX, FIELDS_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SCHEMA_VERSION_MAX,
+    TTL_US_MAX,
+};
 use crate::value::{FieldType, ScalarType};
 
 impl Definition {
@@ -119,9 +121,9 @@ impl Definition {
     fn check_ids(&self) -> Result<()> {
         check_field_id(FieldId(self.next_field_id.0.saturating_sub(1)))?;
         match self.retired.last() {
-            Some(last) if *last >= self.next_field_id => {
-                Err(Error::invalid_argument("a retired field id was never in use"))
-            }
+            Some(last) if *last >= self.next_field_id => Err(Error::invalid_argument(
+                "a retired field id was never in use; retire ids of dropped fields only",
+            )),
             _ => Ok(()),
         }
     }
@@ -133,7 +135,8 @@ impl Definition {
         if !self.key_value || (fits && self.partition_key.is_none()) {
             return Ok(());
         }
-        let message = "a key-value store has one bytes field named `value` and no partition key";
+        let message = "a key-value store has one bytes field named `value` and no partition key; \
+            declare a document store for other fields";
         Err(Error::invalid_argument(message))
     }
 
@@ -145,7 +148,9 @@ impl Definition {
             let at_field = |error: Error| error.with_field(&field.name);
             let id = field.id;
             if id <= last || id >= self.next_field_id || self.retired.contains(&id) {
-                return Err(at_field(Error::invalid_argument("the field id is used twice")));
+                return Err(at_field(Error::invalid_argument(
+                    "the field id is used twice; give each field an id of its own",
+                )));
             }
             last = id;
             if field.aliases.len() > ALIASES_MAX {
@@ -191,10 +196,54 @@ impl Definition {
         match field.field_type {
             FieldType::Scalar(ScalarType::String | ScalarType::Bytes | ScalarType::Int64) => Ok(()),
             other => {
-                let message =
-                    format!("a partition key must be a string, bytes or int64, not {other}");
+                let message = format!(
+                    "a partition key must be a string, bytes or int64, not {other}; name another \
+                     field"
+                );
                 Err(Error::invalid_argument(message).with_field(&field.name))
             }
         }
     }
+}
+
+/// Refuses a field id beyond the limit.
+pub(super) fn check_field_id(id: FieldId) -> Result<()> {
+    if id.0 <= FIELD_ID_MAX {
+        return Ok(());
+    }
+    let advice = "the store has used up its field ids; move the documents into a new store";
+    Err(Error::limit_exceeded(advice, FIELD_ID_MAX.into(), id.0.into()))
+}
+
+/// Refuses a time to live that is not above 0, or over the limit.
+pub(crate) fn check_ttl(ttl_us: Option<i64>) -> Result<()> {
+    match ttl_us {
+        Some(ttl) if ttl <= 0 => Err(Error::invalid_argument(
+            "a time to live must be above 0 microseconds; delete the value to end it now",
+        )),
+        Some(ttl) if ttl > TTL_US_MAX => Err(Error::limit_exceeded(
+            "the time to live is too long; shorten it, or leave it out to keep the value without \
+             end",
+            TTL_US_MAX as u64,
+            ttl as u64,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a store or field name that is empty, too long or not printable.
+pub fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::invalid_argument("the name is empty; give at least one character"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        let (limit, actual) = (NAME_BYTES_MAX as u64, name.len() as u64);
+        return Err(Error::limit_exceeded("the name is too long; shorten the name", limit, actual));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Error::invalid_argument(
+            "the name has a control character; remove the character",
+        ));
+    }
+    Ok(())
 }

@@ -43,8 +43,9 @@ impl ColumnRules {
         let is_compared = !self.allowed.is_empty() || self.index.is_some();
         if is_compared && !matches!(field.field_type, FieldType::Scalar(_)) {
             let not = format!("not a {}", field.field_type);
-            let message =
-                format!("only a scalar column can have allowed values or an index, {not}");
+            let message = format!(
+                "only a scalar column can have allowed values or an index, {not}; remove both rules"
+            );
             return Err(Error::invalid_argument(message));
         }
         self.allowed.iter().try_for_each(|value| value.check(field.field_type))?;
@@ -91,7 +92,7 @@ impl Definition {
                 None => Ok(()),
                 Some(field) => {
                     let message = "only a column of a stream can be required, have allowed values, \
-                        or have an index";
+                        or have an index; declare a stream, or remove these rules";
                     Err(Error::invalid_argument(message).with_field(&field.name))
                 }
             };
@@ -137,7 +138,9 @@ impl Definition {
         match self.field_by_id(id).map(|field| field.field_type) {
             Some(FieldType::Scalar(ScalarType::Timestamp)) => Ok(()),
             Some(other) => {
-                let message = format!("an event time must be a timestamp, not a {other}");
+                let message = format!(
+                    "an event time must be a timestamp, not a {other}; name another column"
+                );
                 Err(Error::invalid_argument(message))
             }
             None => Err(Error::invalid_argument(

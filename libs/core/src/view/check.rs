@@ -85,7 +85,8 @@ impl FeatureView {
     fn check_columns(&self, definition: &Definition) -> Result<()> {
         let own: BTreeSet<_> = definition.fields.iter().map(|field| field.id).collect();
         if !self.columns.keys().copied().eq(own) {
-            let message = "the origins of a view's columns do not match its columns";
+            let message = "the origins of a view's columns do not match its columns; give each \
+                column one origin";
             return Err(Error::invalid_argument(message));
         }
         let joins = self.joins.len();
@@ -95,12 +96,13 @@ impl FeatureView {
         };
         if !self.columns.values().all(is_known) {
             return Err(Error::invalid_argument(
-                "a column comes from a join that the view does not have",
+                "a column comes from a join that the view does not have; declare the join",
             ));
         }
         let event_time = definition.event_time().and_then(|column| self.columns.get(&column.id));
         if event_time != Some(&Origin::EventTime) {
-            let message = "the event time of a view must be the event time of its stream";
+            let message = "the event time of a view must be the event time of its stream; name \
+                that column";
             return Err(Error::invalid_argument(message));
         }
         Ok(())
@@ -112,7 +114,9 @@ impl FeatureView {
         for id in &self.entity {
             let column = definition.field_by_id(*id);
             let column = column.ok_or_else(|| {
-                Error::invalid_argument("the view groups by a column that the view does not have")
+                Error::invalid_argument(
+                    "the view groups by a column that it does not have; add the column to the view",
+                )
             })?;
             let message = match column.field_type {
                 _ if !seen.insert(*id) => {
@@ -170,12 +174,14 @@ impl FeatureView {
             }
             Some(None) => {
                 return Err(at_feature(Error::invalid_argument(
-                    "a feature aggregates a column that the view does not have",
+                    "a feature aggregates a column that the view does not have; add the column to \
+                     `extra_columns`",
                 )));
             }
         };
         if input != feature.aggregate.input() {
-            let message = "the input type of a feature is not the type of its column";
+            let message = "the input type of a feature is not the type of its column; apply the \
+                view again";
             return Err(at_feature(Error::invalid_argument(message)));
         }
         let accumulates = matches!(feature.aggregate.kind(), AggregateKind::AccumulatingCount);

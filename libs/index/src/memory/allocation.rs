@@ -59,15 +59,15 @@ impl Memory {
             return Err(too_large(bytes));
         }
         let bytes = CHUNK_BYTES_MIN << order;
-        let budget = self.budget.get();
-        let take = || budget.map_or(Ok(()), |budget| budget.take(bytes));
+        let account = self.account.get();
+        let take = || account.map_or(Ok(()), |account| account.take(bytes));
         if take().is_err() {
             self.take_back();
             take()?;
         }
         let taken = self.take_chunk(order);
-        if let (Err(_), Some(budget)) = (&taken, budget) {
-            budget.give_back(bytes);
+        if let (Err(_), Some(account)) = (&taken, account) {
+            account.give_back(bytes);
         }
         taken
     }
@@ -196,8 +196,8 @@ impl Memory {
         }
         let Some(chunk) = self.keep_donated(state, chunk) else { return };
         self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
-        if let Some(budget) = self.budget.get() {
-            budget.give_back(chunk.bytes());
+        if let Some(account) = self.account.get() {
+            account.give_back(chunk.bytes());
         }
         let is_small = chunk.order < BLOCK_ORDER;
         let block = if is_small { state.free.put_small(chunk) } else { Some(chunk) };

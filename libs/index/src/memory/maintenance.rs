@@ -61,7 +61,7 @@ impl Memory {
         let ahead = (opened / BLOCK_BYTES / BLOCKS_FOR_ONE_AHEAD).min(BLOCKS_AHEAD_MAX);
         let is_near = next < opened + ahead * BLOCK_BYTES;
         let has_addresses = next + BLOCK_BYTES <= self.reserved;
-        let may_grow = self.budget.get().is_none_or(|budget| budget.has_room(BLOCK_BYTES));
+        let may_grow = self.account.get().is_none_or(|account| account.has_room(BLOCK_BYTES));
         (is_near && has_addresses && may_grow).then_some(next)
     }
 

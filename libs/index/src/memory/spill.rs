@@ -53,8 +53,8 @@ impl Memory {
         }
         let bytes = CHUNK_BYTES_MIN << order;
         let file = self.spill_file()?;
-        let budget = self.budget.get();
-        budget.map_or(Ok(()), |budget| budget.take_spill(bytes))?;
+        let account = self.account.get();
+        account.map_or(Ok(()), |account| account.take_spill(bytes))?;
         let taken = {
             let mut free = self.spill.free.lock();
             free.take(order).unwrap_or_else(|| free.take_fresh(order))
@@ -80,8 +80,8 @@ impl Memory {
             let _refused = fallocate(file, hole, chunk.address, chunk.bytes());
         }
         self.spill.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
-        if let Some(budget) = self.budget.get() {
-            budget.give_back_spill(chunk.bytes());
+        if let Some(account) = self.account.get() {
+            account.give_back_spill(chunk.bytes());
         }
         self.spill.free.lock().put_cold(chunk);
     }

@@ -179,16 +179,16 @@ fn pages_of(memory: &Memory, block: u64) -> usize {
 #[test]
 fn next_blocks_of_a_large_space_are_prefaulted() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
-    let budget = Arc::new(Budget::new());
-    memory.charge_to(&budget);
+    let account = Arc::new(MemoryAccount::new());
+    memory.charge_to(&account);
     let mut taken = vec![memory.allocate(BLOCK_BYTES).unwrap()];
     assert!(!memory.wants_blocks(), "a small one takes no more than it needs");
     taken.extend((0..32).map(|_| memory.allocate(BLOCK_BYTES).unwrap()));
     let next = memory.opened();
     assert!(memory.wants_blocks());
-    budget.set_limit(memory.used_bytes() + BLOCK_BYTES);
+    account.set_limit(memory.used_bytes() + BLOCK_BYTES);
     assert!(!memory.wants_blocks(), "there is no room for them");
-    budget.set_limit(u64::MAX);
+    account.set_limit(u64::MAX);
     memory.prepare_blocks();
     assert!(!memory.wants_blocks());
     let prepared = pages_of(&memory, next);

@@ -3,7 +3,7 @@
 //!
 //! An image is mapped and answers at once, whatever its size, while the shared copy is being built
 //! concurrently. The image is mapped read-only, by this process alone: its pages are pages of the
-//! file, which the system may reclaim, and no budget counts them. Readers switch to the shared copy
+//! file, which the system may reclaim, and no limit counts them. Readers switch to the shared copy
 //! once it has reached the image's position, so the position that they see never decreases.
 
 use std::sync::Arc;

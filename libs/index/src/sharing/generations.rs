@@ -59,7 +59,7 @@ impl Generation {
     ) -> Result<Self> {
         let mut made = Self::within(space);
         let memory = made.space.memory.clone();
-        memory.charge_to(&resources.budget);
+        memory.charge_to(&resources.account);
         let records = DonorRecords::of(donor, Some(&memory));
         table_of(image)?.visit_batches(|documents| {
             made.fill(documents, Some(&records), resources)?;
@@ -80,7 +80,7 @@ impl Generation {
         resources: &Resources,
     ) -> Result<Self> {
         let mut made = Self::within(space);
-        made.space.memory.charge_to(&resources.budget);
+        made.space.memory.charge_to(&resources.account);
         self.table.visit_batches(|documents| {
             made.fill(documents, None, resources)?;
             Ok(true)

@@ -108,10 +108,10 @@ fn position_is_never_ahead_of_the_applied_writes() {
 }
 
 #[test]
-fn memory_budget_is_never_exceeded_and_a_raised_budget_admits_writes() {
+fn memory_limit_is_never_exceeded_and_a_raised_limit_admits_writes() {
     let (index, mut writer, row) = small_index();
-    let budget = 2 << 20;
-    index.limit_memory(budget);
+    let limit = 2 << 20;
+    index.limit_memory(limit);
     let write = |n: usize, bytes| FoldEffects {
         writes: vec![(key(n), Some(row(bytes)))],
         ..FoldEffects::default()
@@ -120,22 +120,22 @@ fn memory_budget_is_never_exceeded_and_a_raised_budget_admits_writes() {
     let refused = loop {
         let effects = apply(&mut writer, &write(n, 30_000), n as u64 + 1);
         let memory = index.metrics().memory;
-        assert!(memory.used <= budget, "{memory:?}");
+        assert!(memory.used <= limit, "{memory:?}");
         match effects {
             Ok(()) => n += 1,
             Err(error) => break error,
         }
     };
     assert_eq!(refused.code(), ErrorCode::LimitExceeded);
-    assert!(refused.message().contains("budget"), "{refused}");
+    assert!(refused.message().contains("memory limit"), "{refused}");
     assert!(n > 20, "{n} rows of 30 kB in 2 MiB");
     assert_eq!(writer.usage().documents, n as u64);
     // A replacing document needs room for both; a removed document makes room.
     let gone =
         FoldEffects { writes: (0..n).map(|n| (key(n), None)).collect(), ..FoldEffects::default() };
     apply(&mut writer, &gone, n as u64 + 1).unwrap();
-    index.limit_memory(2 * budget);
+    index.limit_memory(2 * limit);
     (0..n).for_each(|at| apply(&mut writer, &write(at, 30_000), (n + at) as u64 + 2).unwrap());
     assert_eq!(writer.usage().documents, n as u64);
-    assert_eq!(index.metrics().memory.limit, Some(2 * budget));
+    assert_eq!(index.metrics().memory.limit, Some(2 * limit));
 }

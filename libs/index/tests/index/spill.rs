@@ -113,7 +113,7 @@ fn check_memory_alone(index: &Index) {
 }
 
 #[test]
-fn documents_beyond_the_budget_are_read_and_changed_on_disk() {
+fn documents_beyond_the_memory_limit_are_read_and_changed_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = small(dir.path(), 64 * MIB);
     let all: Vec<_> = (0..DOCUMENTS).collect();
@@ -169,7 +169,7 @@ fn full_disk_refuses_entries_until_space_returns() {
 }
 
 #[test]
-fn entry_larger_than_the_memory_is_refused_until_the_budget_is_raised() {
+fn entry_larger_than_the_memory_is_refused_until_the_limit_is_raised() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = small(dir.path(), 64 * MIB);
     let all: Vec<_> = (0..8_000).collect();

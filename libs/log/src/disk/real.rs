@@ -31,7 +31,7 @@ static LOCKS: ArcSwapOption<Locks> = ArcSwapOption::const_empty();
 struct Locks {
     pid: u32,
     /// Device and inode of each lock file.
-    held: Mutex<BTreeSet<(u64, u64)>>,
+    lock_files: Mutex<BTreeSet<(u64, u64)>>,
 }
 
 impl Locks {
@@ -43,7 +43,10 @@ impl Locks {
             if let Some(locks) = found.as_ref().filter(|locks| locks.pid == pid) {
                 return Arc::clone(locks);
             }
-            LOCKS.compare_and_swap(&found, Some(Arc::new(Self { pid, held: Mutex::default() })));
+            LOCKS.compare_and_swap(
+                &found,
+                Some(Arc::new(Self { pid, lock_files: Mutex::default() })),
+            );
         }
     }
 }
@@ -70,9 +73,9 @@ impl Drop for RealLock {
         }
         // The file closes under the registry's mutex. If the key were removed first, another thread
         // could take the lock through a second descriptor and lose it when this one closes.
-        let mut held = self.locks.held.lock();
+        let mut lock_files = self.locks.lock_files.lock();
         drop(self.file.take());
-        held.remove(&self.key);
+        lock_files.remove(&self.key);
     }
 }
 
@@ -136,9 +139,9 @@ impl Disk for RealDisk {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         let locks = Locks::of_process();
-        let mut held = locks.held.lock();
+        let mut lock_files = locks.lock_files.lock();
         match std::fs::metadata(path) {
-            Ok(metadata) if held.contains(&key_of(&metadata)) => {
+            Ok(metadata) if lock_files.contains(&key_of(&metadata)) => {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(_) => {}
@@ -157,8 +160,8 @@ impl Disk for RealDisk {
             }
         })?;
         let key = key_of(&file.metadata()?);
-        held.insert(key);
-        drop(held);
+        lock_files.insert(key);
+        drop(lock_files);
         Ok(Box::new(RealLock { key, file: Some(file), locks }))
     }
 }

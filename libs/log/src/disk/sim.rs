@@ -208,7 +208,7 @@ impl SimDisk {
         let mut state = self.0.state.lock();
         match &mut state.operations_left {
             Some(0) => return Err(io::Error::other("the disk has no power")),
-            Some(left) => *left -= 1,
+            Some(operations) => *operations -= 1,
             None => {}
         }
         state.counts.operations += 1;

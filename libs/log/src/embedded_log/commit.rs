@@ -89,10 +89,10 @@ impl Committer {
 
     fn commit(&mut self, first: PendingAppend) {
         let mut group: BTreeMap<PartitionRef, Vec<PendingAppend>> = BTreeMap::new();
-        let mut waiting = Some(first);
-        while let Some(pending) = waiting {
+        let mut next = Some(first);
+        while let Some(pending) = next {
             group.entry(pending.partition.at).or_default().push(pending);
-            waiting = self.queue.try_recv().ok();
+            next = self.queue.try_recv().ok();
         }
         let is_fsync = self.shared.options.durability == Durability::Fsync;
         self.is_shared = is_fsync && group.values().map(Vec::len).sum::<usize>() > 1;
@@ -123,10 +123,10 @@ impl Committer {
         let mut state = partition.write.lock();
         while let Some(next) = rest.front() {
             let entry_bytes = next.entry.len();
-            let written = self
+            let write = self
                 .segment_for(&partition, &mut state, entry_bytes, writes)
                 .and_then(|segment| self.write_frames(&partition, &mut state, segment, &mut rest));
-            match written {
+            match write {
                 Ok(write) => writes.push(write),
                 Err(error) => {
                     for pending in rest.drain(..) {
@@ -158,10 +158,10 @@ impl Committer {
             }
             self.shared.sync_file(&path, &*file)?;
             self.journal.mark_clean((partition.at, active.base));
-            let written = |write: &&mut SegmentWrite| {
+            let is_same_segment = |write: &&mut SegmentWrite| {
                 write.partition.at == partition.at && write.base == active.base
             };
-            if let Some(write) = writes.iter_mut().find(written) {
+            if let Some(write) = writes.iter_mut().find(is_same_segment) {
                 write.is_synced = true;
             }
         }
@@ -192,21 +192,21 @@ impl Committer {
         let shared = &self.shared;
         if state.active.is_none() {
             let store_dir = shared.paths.store(partition.at.store);
-            let made = shared.disk.create_dir(&partition.dir);
-            made.map_err(|error| self.write_error(&partition.dir, &error, HEADER_BYTES))?;
+            let result = shared.disk.create_dir(&partition.dir);
+            result.map_err(|error| self.write_error(&partition.dir, &error, HEADER_BYTES))?;
             self.shared.sync_dir(&store_dir)?;
         }
         let path = paths::segment(&partition.dir, base);
         let floor = state.append_time_last;
         let header = SegmentHeader { at: partition.at, base, append_time_floor: floor };
-        let written = shared.files.create(&path).and_then(|file| {
+        let file = shared.files.create(&path).and_then(|file| {
             file.write_at(&header.encode(), 0)?;
             Ok(file)
         });
-        let file = written.map_err(|error| {
+        let file = file.map_err(|error| {
             let refusal = self.write_error(&path, &error, HEADER_BYTES);
-            let removed = self.remove_unmade(&partition.dir, &path);
-            removed.map_or_else(|stopped| stopped, |()| refusal)
+            let removal = self.remove_unmade(&partition.dir, &path);
+            removal.map_or_else(|stop| stop, |()| refusal)
         })?;
         self.shared.sync_file(&path, &*file)?;
         self.shared.sync_dir(&partition.dir)?;
@@ -255,11 +255,11 @@ impl Committer {
         if let Err(error) = file.write_at(&buffer, at) {
             let refusal = self.write_error(&path, &error, buffer.len() as u64);
             let cut = file.truncate(at).and_then(|()| file.sync_data());
-            let told = match &cut {
+            let reply = match &cut {
                 Ok(()) => refusal.clone(),
                 Err(_) => unknown_outcome(partition.at),
             };
-            frames.into_iter().for_each(|frame| frame.pending.answer(Err(told.clone())));
+            frames.into_iter().for_each(|frame| frame.pending.answer(Err(reply.clone())));
             return Err(cut.err().map_or(refusal, |error| self.shared.stop("cut", &path, &error)));
         }
         (state.active, state.offset_next) = (Some(active), offset);

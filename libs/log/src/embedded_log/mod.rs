@@ -39,7 +39,7 @@ use self::commit::Committer;
 pub use self::options::{CommitMode, Durability, EmbeddedOptions, OpenVerification};
 use self::partition::ReadSource;
 use self::segment_write::PendingAppend;
-use self::state::{LogState, closed};
+use self::state::{LogState, closed_error};
 use crate::change_log::{AppendReceipt, Bounds, ChangeLog, ReadLimit, Records, check_entry};
 use crate::disk::Disk;
 
@@ -91,19 +91,19 @@ impl EmbeddedLog {
             CommitMode::Task => 1,
         };
         for number in 0..count {
-            let (queue, waiting) = mpsc::channel(COMMIT_QUEUE_ENTRIES_MAX);
-            let (ended, end) = oneshot::channel::<()>();
-            let committer = Committer::new(self.shared.clone(), number, waiting);
+            let (queue, receiver) = mpsc::channel(COMMIT_QUEUE_ENTRIES_MAX);
+            let (end_sender, end) = oneshot::channel::<()>();
+            let committer = Committer::new(self.shared.clone(), number, receiver);
             match self.shared.options.commit {
                 CommitMode::Task => drop(tokio::spawn(async move {
                     committer.run_as_task().await;
-                    drop(ended);
+                    drop(end_sender);
                 })),
                 CommitMode::Threads(_) => {
                     let name = format!("log-commit-{number}");
                     let run = move || {
                         committer.run_on_thread();
-                        drop(ended);
+                        drop(end_sender);
                     };
                     let spawned = std::thread::Builder::new().name(name).spawn(run);
                     spawned.map_err(|error| {
@@ -147,9 +147,9 @@ impl EmbeddedLog {
         let mut name = at.store.0.to_le_bytes().to_vec();
         name.extend(at.partition.0.to_le_bytes());
         let queues = self.queues.lock();
-        let queues = queues.as_ref().ok_or_else(closed)?;
-        let place = xxh3_64(&name) % queues.len() as u64;
-        queues.get(place as usize).cloned().ok_or_else(closed)
+        let queues = queues.as_ref().ok_or_else(closed_error)?;
+        let index = xxh3_64(&name) % queues.len() as u64;
+        queues.get(index as usize).cloned().ok_or_else(closed_error)
     }
 
     /// Runs work that blocks on the disk on a thread that may block.
@@ -191,10 +191,10 @@ impl ChangeLog for EmbeddedLog {
         let partition = self.shared.partition(at)?;
         let queue = self.queue(at)?;
         let room = self.room.clone().acquire_many_owned(entry.len() as u32).await;
-        let _room = room.map_err(|_| closed())?;
+        let _room = room.map_err(|_| closed_error())?;
         let (reply, answer) = oneshot::channel();
         let pending = PendingAppend { partition, entry, reply, _room };
-        queue.send(pending).await.map_err(|_| closed())?;
+        queue.send(pending).await.map_err(|_| closed_error())?;
         drop(queue);
         answer.await.unwrap_or_else(|_| {
             Err(Error::unknown_outcome(

@@ -82,8 +82,9 @@ fn open_store(
     for name in names {
         let Some(partition) = paths::partition_id(&name) else { continue };
         let Some(place) = partitions.get_mut(partition.0 as usize) else {
-            let how = format!("the store has {count} partitions, but there is a directory {name}");
-            return Err(damaged(&path, 0, &how));
+            let damage =
+                format!("the store has {count} partitions, but there is a directory {name}");
+            return Err(damaged(&path, 0, &damage));
         };
         *place = open_partition(disk, &dir.join(&name), store, partition, checks)?;
     }
@@ -193,8 +194,8 @@ impl SegmentFile {
                     found.proved_bytes = frame.header.synced_bytes;
                 }
                 ScanStep::End => return Ok(found),
-                ScanStep::Damage(_, how) => {
-                    found.damage = Some(how);
+                ScanStep::Damage(_, damage) => {
+                    found.damage = Some(damage);
                     return Ok(found);
                 }
             }
@@ -211,15 +212,15 @@ impl SegmentFile {
             return Ok((segment, header.append_time_floor));
         }
         let scanned = self.scan(header.append_time_floor)?;
-        if let Some(how) = scanned.damage {
-            return Err(damaged(&self.path, scanned.end, how));
+        if let Some(damage) = scanned.damage {
+            return Err(damaged(&self.path, scanned.end, damage));
         }
         if scanned.offset_next != next {
-            let how = format!(
+            let damage = format!(
                 "the segment ends at offset {} and the next segment begins at {next}",
                 scanned.offset_next
             );
-            return Err(damaged(&self.path, scanned.end, &how));
+            return Err(damaged(&self.path, scanned.end, &damage));
         }
         segment.index = Some(scanned.index);
         Ok((segment, scanned.append_time_last))
@@ -232,8 +233,9 @@ impl SegmentFile {
         if self.bytes >= bytes_min {
             return Ok(());
         }
-        let how = format!("the segment has {} bytes, too few for its {frames} entries", self.bytes);
-        Err(damaged(&self.path, self.bytes, &how))
+        let damage =
+            format!("the segment has {} bytes, too few for its {frames} entries", self.bytes);
+        Err(damaged(&self.path, self.bytes, &damage))
     }
 
     /// Opens the last segment, whose tail may be torn.
@@ -247,19 +249,21 @@ impl SegmentFile {
         let header = match self.header()? {
             Ok(header) => header,
             Err(FormatError::Version(version)) => return Err(too_new(&self.path, version)),
-            Err(FormatError::Damaged(how)) => self.remake_header(append_time, is_first, how)?,
+            Err(FormatError::Damaged(damage)) => {
+                self.remake_header(append_time, is_first, damage)?
+            }
         };
         let size = self.file.size().map_err(|error| self.unreadable(&error))?;
         let scanned =
             Self { file: self.file.clone(), path: self.path.clone(), bytes: size, ..*self }
                 .scan(header.append_time_floor)?;
-        if let Some(how) = scanned.damage {
-            self.check_torn(scanned.end, scanned.offset_next, how)?;
+        if let Some(damage) = scanned.damage {
+            self.check_torn(scanned.end, scanned.offset_next, damage)?;
             tracing::warn!(
                 path = %self.path.display(),
                 kept_bytes = scanned.end,
                 cut_bytes = size - scanned.end,
-                how,
+                damage,
                 "torn tail cut"
             );
         }
@@ -283,11 +287,11 @@ impl SegmentFile {
     }
 
     /// Fails unless damage at a byte can be a torn write.
-    fn check_torn(&self, damaged_at: u64, expected: Offset, how: &str) -> Result<()> {
+    fn check_torn(&self, damaged_at: u64, expected: Offset, damage: &str) -> Result<()> {
         let was_durable = was_durable(&*self.file, damaged_at, expected, self.bytes)
             .map_err(|error| self.unreadable(&error))?;
         if was_durable || damaged_at < self.journaled_bytes {
-            return Err(damaged(&self.path, damaged_at, how));
+            return Err(damaged(&self.path, damaged_at, damage));
         }
         Ok(())
     }
@@ -297,14 +301,14 @@ impl SegmentFile {
         &self,
         append_time: Timestamp,
         is_first: bool,
-        how: &'static str,
+        damage: &'static str,
     ) -> Result<SegmentHeader> {
-        self.check_torn(0, self.base, how)?;
+        self.check_torn(0, self.base, damage)?;
         if is_first && self.base > Offset(0) {
             // Earlier segments were trimmed, so this segment was once whole and durable.
-            return Err(damaged(&self.path, 0, how));
+            return Err(damaged(&self.path, 0, damage));
         }
-        tracing::warn!(path = %self.path.display(), how, "segment without frames recreated");
+        tracing::warn!(path = %self.path.display(), damage, "segment without frames recreated");
         let header = SegmentHeader { at: self.at, base: self.base, append_time_floor: append_time };
         let write = || {
             self.file.truncate(0)?;
@@ -329,7 +333,7 @@ impl SegmentFile {
 
 fn format_error(path: &Path, error: FormatError) -> Error {
     match error {
-        FormatError::Damaged(how) => damaged(path, 0, how),
+        FormatError::Damaged(damage) => damaged(path, 0, damage),
         FormatError::Version(version) => too_new(path, version),
     }
 }

@@ -117,7 +117,7 @@ impl<'a> Scanner<'a> {
 
 fn words(error: FormatError) -> &'static str {
     match error {
-        FormatError::Damaged(how) => how,
+        FormatError::Damaged(damage) => damage,
         FormatError::Version(_) => "the version is unknown",
     }
 }

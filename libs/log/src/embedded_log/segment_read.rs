@@ -82,12 +82,12 @@ fn index(plan: &Plan, file: &dyn DiskFile) -> Result<SegmentIndex> {
         index.learn(record.offset, at);
     }
     if scanner.offset_next() != plan.segment_end {
-        let how = format!(
+        let damage = format!(
             "the segment ends at offset {} and should end at {}",
             scanner.offset_next(),
             plan.segment_end
         );
-        return Err(damaged(&plan.path, plan.bytes, &how));
+        return Err(damaged(&plan.path, plan.bytes, &damage));
     }
     Ok(index)
 }
@@ -128,7 +128,7 @@ fn next(plan: &Plan, scanner: &mut Scanner<'_>) -> Result<Option<(LogRecord, u64
     match scanner.next() {
         Ok(ScanStep::Frame(frame)) => Ok(Some((frame.record, frame.at))),
         Ok(ScanStep::End) => Ok(None),
-        Ok(ScanStep::Damage(at, how)) => Err(damaged(&plan.path, at, how)),
+        Ok(ScanStep::Damage(at, damage)) => Err(damaged(&plan.path, at, damage)),
         Err(error) => Err(io_error("read", &plan.path, &error)),
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct LogState {
 }
 
 /// Returns the error for a log that was closed.
-pub(super) fn closed() -> Error {
+pub(super) fn closed_error() -> Error {
     Error::closed("the log was closed; open it again")
 }
 
@@ -77,7 +77,7 @@ impl LogState {
 
     pub(super) fn partition(&self, at: PartitionRef) -> Result<Arc<Partition>> {
         let stores = self.stores.read();
-        let partitions = stores.as_ref().ok_or_else(closed)?.get(&at.store);
+        let partitions = stores.as_ref().ok_or_else(closed_error)?.get(&at.store);
         let partition = partitions.and_then(|all| all.get(at.partition.0 as usize));
         partition.cloned().ok_or_else(|| no_such_log(at))
     }
@@ -87,7 +87,7 @@ impl LogState {
         let count = PartitionCount::new(count.0)?;
         let _admin = self.admin.lock();
         self.poison.check()?;
-        if let Some(held) = self.stores.read().as_ref().ok_or_else(closed)?.get(&store) {
+        if let Some(held) = self.stores.read().as_ref().ok_or_else(closed_error)?.get(&store) {
             return check_same_count(store, PartitionCount(held.len() as u32), count);
         }
         // A failed deletion may have left a directory under the name.
@@ -96,7 +96,7 @@ impl LogState {
         self.sync_dir(&self.paths.logs)?;
         let opened = count.partitions().map(|_| OpenedPartition::empty()).collect();
         let partitions = make_partitions(&self.paths, store, opened, &self.budget);
-        self.stores.write().as_mut().ok_or_else(closed)?.insert(store, partitions);
+        self.stores.write().as_mut().ok_or_else(closed_error)?.insert(store, partitions);
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl LogState {
         check_not_control(store)?;
         let _admin = self.admin.lock();
         self.poison.check()?;
-        let partitions = self.stores.write().as_mut().ok_or_else(closed)?.remove(&store);
+        let partitions = self.stores.write().as_mut().ok_or_else(closed_error)?.remove(&store);
         for partition in partitions.into_iter().flatten() {
             partition.mark_deleted();
         }

@@ -12,7 +12,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use tokio::sync::Semaphore;
 
 use super::KafkaOptions;
-use super::client::{Context, Ending, base_config, blocking, not_made, unavailable};
+use super::client::{Context, Ending, base_config, blocking, creation_error, unavailable};
 use super::settings::Settings;
 use super::topic_incarnations::TopicIncarnations;
 
@@ -50,7 +50,7 @@ impl Admin {
         config.set_log_level(RDKafkaLogLevel::Emerg);
         let client = config
             .create_with_context(Context::new(TopicIncarnations::default()))
-            .map_err(|error| not_made("client", &error))?;
+            .map_err(|error| creation_error("client", &error))?;
         Ok(Self {
             client: Arc::new(Ending::new(client)),
             questions: Semaphore::new(QUESTIONS_MAX),
@@ -75,8 +75,8 @@ impl Admin {
     /// Fetches the running brokers and the metadata of a topic.
     pub(super) async fn look(&self, topic: &str) -> Result<ClusterMetadata> {
         let name = topic.to_owned();
-        let seen = self.ask(move |client, timeout| look(client, &name, timeout)).await?;
-        seen.map_err(|error| unavailable(&format!("look at topic {topic}"), &error))
+        let metadata = self.ask(move |client, timeout| look(client, &name, timeout)).await?;
+        metadata.map_err(|error| unavailable(&format!("look at topic {topic}"), &error))
     }
 
     /// Returns the first offset and the high watermark of a partition.
@@ -97,8 +97,8 @@ impl Admin {
         self.settings(ResourceSpecifier::Broker(broker), &format!("broker {broker}")).await
     }
 
-    async fn settings(&self, of: ResourceSpecifier<'_>, what: &str) -> Result<Settings> {
-        let doing = format!("read the settings of {what}");
+    async fn settings(&self, of: ResourceSpecifier<'_>, resource_name: &str) -> Result<Settings> {
+        let doing = format!("read the settings of {resource_name}");
         let described = self.client.describe_configs([&of], &self.admin_options()).await;
         let described = described.map_err(|error| unavailable(&doing, &error))?;
         let Some(Ok(resource)) = described.into_iter().next() else {
@@ -122,12 +122,12 @@ impl Admin {
         settings: &[(&'static str, String)],
     ) -> Result<()> {
         let replication = TopicReplication::Fixed(i32::from(replicas));
-        let mut wanted = NewTopic::new(topic, partitions as i32, replication);
+        let mut new_topic = NewTopic::new(topic, partitions as i32, replication);
         for (name, value) in settings {
-            wanted = wanted.set(name, value);
+            new_topic = new_topic.set(name, value);
         }
-        let made = self.client.create_topics([&wanted], &self.admin_options()).await;
-        match outcome(made) {
+        let results = self.client.create_topics([&new_topic], &self.admin_options()).await;
+        match outcome(results) {
             Ok(()) | Err(KafkaError::AdminOp(RDKafkaErrorCode::TopicAlreadyExists)) => Ok(()),
             Err(KafkaError::AdminOp(RDKafkaErrorCode::InvalidReplicationFactor)) => {
                 Err(Error::unavailable(format!(
@@ -141,8 +141,8 @@ impl Admin {
 
     /// Removes a topic; a missing topic is no error.
     pub(super) async fn remove_topic(&self, topic: &str) -> Result<()> {
-        let removed = self.client.delete_topics(&[topic], &self.admin_options()).await;
-        match outcome(removed) {
+        let results = self.client.delete_topics(&[topic], &self.admin_options()).await;
+        match outcome(results) {
             Ok(()) | Err(KafkaError::AdminOp(RDKafkaErrorCode::UnknownTopicOrPartition)) => Ok(()),
             Err(error) => Err(unavailable(&format!("remove topic {topic}"), &error)),
         }

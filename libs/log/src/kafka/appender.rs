@@ -22,7 +22,7 @@ use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::KafkaOptions;
-use super::client::{Context, Ending, base_config, hear_of_topics, not_made, time_of};
+use super::client::{Context, Ending, base_config, creation_error, hear_of_topics, time_of};
 use super::topic_incarnations::TopicIncarnations;
 use crate::change_log::AppendReceipt;
 
@@ -52,9 +52,9 @@ pub(super) struct SentEntry {
 /// Reason why an entry was not acknowledged.
 pub(super) enum Failure {
     /// The error to return.
-    Told(Error),
+    Final(Error),
     /// The brokers do not know the partition; this answer may be stale.
-    Gone(KafkaError),
+    UnknownPartition(KafkaError),
 }
 
 impl Appender {
@@ -78,30 +78,30 @@ impl Appender {
         entry: &Bytes,
         room: OwnedSemaphorePermit,
     ) -> Result<SentEntry, Failure> {
-        let producer = self.producer().map_err(Failure::Told)?;
+        let producer = self.producer().map_err(Failure::Final)?;
         let record = FutureRecord::<(), [u8]>::to(topic).partition(partition).payload(entry);
         match producer.send_result(record) {
             Ok(delivery) => Ok(SentEntry { delivery, _room: room, _producer: producer }),
-            Err((error, _)) => Err(refused(error, entry)),
+            Err((error, _)) => Err(refusal(error, entry)),
         }
     }
 
     /// Waits until a handed-over entry is acknowledged or has failed.
     pub(super) async fn await_delivery(
         &self,
-        sent: SentEntry,
+        entry_in_flight: SentEntry,
         entry: &Bytes,
     ) -> Result<AppendReceipt, Failure> {
-        match sent.delivery.await {
-            Ok(Ok(delivery)) => receipt_of(&delivery).map_err(Failure::Told),
-            Ok(Err((error, _))) => Err(failed(error, entry)),
-            Err(_) => Err(Failure::Told(unknown("the producer ended"))),
+        match entry_in_flight.delivery.await {
+            Ok(Ok(delivery)) => receipt_of(&delivery).map_err(Failure::Final),
+            Ok(Err((error, _))) => Err(delivery_failure(error, entry)),
+            Err(_) => Err(Failure::Final(unacknowledged_error("the producer ended"))),
         }
     }
 
     fn producer(&self) -> Result<Arc<Client>> {
-        let mut held = self.producer.lock();
-        if let Some(producer) = &*held {
+        let mut slot = self.producer.lock();
+        if let Some(producer) = &*slot {
             match producer.client().fatal_error() {
                 None => return Ok(producer.clone()),
                 // The unacknowledged entries of the failed producer have ended with unknown
@@ -111,8 +111,8 @@ impl Appender {
                 }
             }
         }
-        let client = self.make().map_err(|error| not_made("producer", &error))?;
-        Ok(held.insert(Arc::new(Ending::new(client))).clone())
+        let client = self.make().map_err(|error| creation_error("producer", &error))?;
+        Ok(slot.insert(Arc::new(Ending::new(client))).clone())
     }
 
     fn make(&self) -> Result<FutureProducer<Context>, KafkaError> {
@@ -142,46 +142,46 @@ impl Appender {
 
 fn receipt_of(delivery: &Delivery) -> Result<AppendReceipt> {
     let Ok(offset) = u64::try_from(delivery.offset) else {
-        return Err(unknown("the brokers acknowledged the entry without an offset"));
+        return Err(unacknowledged_error("the brokers acknowledged the entry without an offset"));
     };
     let append_time = time_of(delivery.timestamp);
     if append_time == Timestamp::MIN {
         let message = "the topic no longer has message.timestamp.type=LogAppendTime; set it again";
-        return Err(unknown(message));
+        return Err(unacknowledged_error(message));
     }
     Ok(AppendReceipt { offset: Offset(offset), append_time })
 }
 
 /// Maps an error before the hand-over: nothing was appended.
-fn refused(error: KafkaError, entry: &Bytes) -> Failure {
+fn refusal(error: KafkaError, entry: &Bytes) -> Failure {
     match error.rdkafka_error_code() {
-        Some(RDKafkaErrorCode::MessageSizeTooLarge) => Failure::Told(too_large(entry)),
+        Some(RDKafkaErrorCode::MessageSizeTooLarge) => Failure::Final(too_large(entry)),
         Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownPartition) => {
-            Failure::Gone(error)
+            Failure::UnknownPartition(error)
         }
         Some(RDKafkaErrorCode::QueueFull) => {
             let message = "the queue to the brokers is full; slow down and try again";
-            Failure::Told(Error::unavailable(message))
+            Failure::Final(Error::unavailable(message))
         }
-        _ => Failure::Told(Error::unavailable(format!(
+        _ => Failure::Final(Error::unavailable(format!(
             "the entry could not be handed to Kafka: {error}; try again"
         ))),
     }
 }
 
 /// Maps an error after the hand-over.
-fn failed(error: KafkaError, entry: &Bytes) -> Failure {
+fn delivery_failure(error: KafkaError, entry: &Bytes) -> Failure {
     match error.rdkafka_error_code() {
         // Each attempt had the same size.
         Some(RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::MessageBatchTooLarge) => {
-            Failure::Told(too_large(entry))
+            Failure::Final(too_large(entry))
         }
         Some(
             RDKafkaErrorCode::UnknownTopic
             | RDKafkaErrorCode::UnknownPartition
             | RDKafkaErrorCode::UnknownTopicOrPartition,
-        ) => Failure::Gone(error),
-        _ => Failure::Told(unknown(&error.to_string())),
+        ) => Failure::UnknownPartition(error),
+        _ => Failure::Final(unacknowledged_error(&error.to_string())),
     }
 }
 
@@ -192,9 +192,9 @@ fn too_large(entry: &Bytes) -> Error {
 }
 
 /// Returns the error for an entry that may be in the log, now or a little later.
-pub(super) fn unknown(why: &str) -> Error {
+pub(super) fn unacknowledged_error(cause: &str) -> Error {
     Error::unknown_outcome(format!(
-        "the brokers did not acknowledge the entry ({why}); send the same write again"
+        "the brokers did not acknowledge the entry ({cause}); send the same write again"
     ))
 }
 
@@ -209,10 +209,10 @@ mod tests {
 
     use super::*;
 
-    fn told(failure: Failure) -> Option<ErrorCode> {
+    fn code_of(failure: Failure) -> Option<ErrorCode> {
         match failure {
-            Failure::Told(error) => Some(error.code()),
-            Failure::Gone(_) => None,
+            Failure::Final(error) => Some(error.code()),
+            Failure::UnknownPartition(_) => None,
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
             (Code::UnknownTopicOrPartition, None),
         ] {
             let error = KafkaError::MessageProduction(code);
-            assert_eq!(told(failed(error, &entry)), wanted, "{code:?}");
+            assert_eq!(code_of(delivery_failure(error, &entry)), wanted, "{code:?}");
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
             (Code::UnknownPartition, None),
         ] {
             let error = KafkaError::MessageProduction(code);
-            assert_eq!(told(refused(error, &entry)), wanted, "{code:?}");
+            assert_eq!(code_of(refusal(error, &entry)), wanted, "{code:?}");
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::KafkaOptions;
 use super::client::{
-    Consumer, Context, Ending, consumer_config, is_passing, not_made, unavailable,
+    Consumer, Context, Ending, consumer_config, creation_error, is_passing, unavailable,
 };
 use super::follower::{record, remade};
 use super::topic_incarnations::TopicIncarnations;
@@ -53,7 +53,7 @@ struct Cursor {
     /// The consumer has reported the end of the log and does not report it again.
     is_ended: bool,
     /// Start of the current wait without an answer.
-    asked: Option<Instant>,
+    silent_since: Option<Instant>,
     used: Instant,
 }
 
@@ -106,20 +106,21 @@ impl CatchUp {
         let was_standing = cursor.stands_at(&place);
         if cursor.place.is_some() {
             // The consumer may be silent forever since its broker was away (librdkafka 5153).
-            until = cursor.asked.unwrap_or_else(now) + self.options.call_timeout / SILENCE_PART;
+            until =
+                cursor.silent_since.unwrap_or_else(now) + self.options.call_timeout / SILENCE_PART;
         }
-        let taken = CursorLease { pool: self.clone(), cursor: Some(cursor), _turn };
-        let mut taken = taken.stand_at(&place).await?;
-        let mut read = taken.read(bytes_max, until).await?;
+        let lease = CursorLease { pool: self.clone(), cursor: Some(cursor), _turn };
+        let mut lease = lease.stand_at(&place).await?;
+        let mut read = lease.read(bytes_max, until).await?;
         if was_standing && read.as_ref().is_some_and(Vec::is_empty) {
             // The consumer reported the end before this read started; the log may have grown since.
-            taken = taken.stand_at(&place).await?;
-            read = taken.read(bytes_max, until).await?;
+            lease = lease.stand_at(&place).await?;
+            read = lease.read(bytes_max, until).await?;
         }
         if read.is_none() && until < deadline {
-            taken.cursor = Some(self.make()?);
-            taken = taken.stand_at(&place).await?;
-            read = taken.read(bytes_max, deadline).await?;
+            lease.cursor = Some(self.make()?);
+            lease = lease.stand_at(&place).await?;
+            read = lease.read(bytes_max, deadline).await?;
         }
         read.ok_or_else(|| {
             let message = "the brokers send no records; check that the brokers run";
@@ -151,10 +152,10 @@ impl CatchUp {
         let context = Context::new(self.incarnations.clone());
         let consumer: Consumer = config
             .create_with_context(context.clone())
-            .map_err(|error| not_made("consumer", &error))?;
+            .map_err(|error| creation_error("consumer", &error))?;
         let consumer = Ending::new(consumer);
         let (received, is_ended, used) = (VecDeque::new(), false, now());
-        Ok(Cursor { consumer, context, place: None, received, is_ended, asked: None, used })
+        Ok(Cursor { consumer, context, place: None, received, is_ended, silent_since: None, used })
     }
 
     /// Ends the consumers that were idle for longer than the timeout.
@@ -193,17 +194,17 @@ impl CursorLease {
         }
         let doing = format!("read log {}", place.at);
         let place = place.clone();
-        let (done, moved) = oneshot::channel();
+        let (reply, outcome) = oneshot::channel();
         let moving = move || {
             let assigned = self.cursor.as_mut().map_or(Ok(()), |cursor| cursor.assign(place));
             if assigned.is_err() {
                 self.cursor = None;
             }
             // A cursor without a waiting caller returns to the pool on drop.
-            let _ = done.send(assigned.map(|()| self));
+            let _ = reply.send(assigned.map(|()| self));
         };
         drop(tokio::task::spawn_blocking(moving));
-        match moved.await {
+        match outcome.await {
             Ok(assigned) => assigned.map_err(|error| unavailable(&doing, &error)),
             Err(_) => Err(Error::internal("a call of the Kafka client ended")),
         }
@@ -236,7 +237,7 @@ impl Cursor {
         let mut bytes = 0;
         loop {
             let received = if records.is_empty() {
-                self.asked.get_or_insert_with(now);
+                self.silent_since.get_or_insert_with(now);
                 match timeout_at(until, self.receive()).await {
                     Ok(received) => received?,
                     Err(_) => return Ok(None),
@@ -244,7 +245,7 @@ impl Cursor {
             } else {
                 self.receive().now_or_never().transpose()?.flatten()
             };
-            self.asked = None;
+            self.silent_since = None;
             let Some(record) = received else { return Ok(Some(records)) };
             bytes += record.entry.len();
             if bytes > bytes_max && !records.is_empty() {
@@ -270,7 +271,7 @@ impl Cursor {
         self.place = None;
         self.received.clear();
         self.is_ended = false;
-        self.asked = None;
+        self.silent_since = None;
         let mut list = TopicPartitionList::new();
         let next = i64::try_from(place.next.0).unwrap_or(i64::MAX);
         list.add_partition_offset(&place.topic, place.number, rdkafka::Offset::Offset(next))?;
@@ -301,7 +302,7 @@ impl Cursor {
                         && message.offset() >= place.next.0 as i64;
                     // librdkafka logged the recreation on the same queue, before the first record
                     // of the new topic.
-                    if self.context.said().take_remade().contains(&*place.topic) {
+                    if self.context.events().take_remade().contains(&*place.topic) {
                         return Err(remade(place.at));
                     }
                     if is_ours {

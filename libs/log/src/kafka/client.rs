@@ -42,7 +42,7 @@ impl Context {
         Self(Arc::new(ClientEvents { incarnations, remade, is_down }))
     }
 
-    pub(super) fn said(&self) -> &ClientEvents {
+    pub(super) fn events(&self) -> &ClientEvents {
         &self.0
     }
 }
@@ -179,8 +179,8 @@ impl<T: Send + 'static> Drop for Ending<T> {
 }
 
 /// Returns the error for a client that cannot be created.
-pub(super) fn not_made(what: &str, error: &KafkaError) -> Error {
-    Error::internal(format!("a Kafka {what} could not be made: {error}"))
+pub(super) fn creation_error(kind: &str, error: &KafkaError) -> Error {
+    Error::internal(format!("a Kafka {kind} could not be made: {error}"))
 }
 
 /// Returns a record's append time. A record that the broker did not stamp does not advance the

@@ -26,7 +26,7 @@ use tokio::task::AbortHandle;
 
 use super::KafkaOptions;
 use super::client::{
-    Consumer, Context, Ending, blocking, consumer_config, is_passing, not_made, time_of,
+    Consumer, Context, Ending, blocking, consumer_config, creation_error, is_passing, time_of,
     unavailable,
 };
 use super::tail::{OPENED_ANEW, PartitionTail};
@@ -62,10 +62,10 @@ struct Main {
 #[derive(Default)]
 struct Table {
     assigned: BTreeMap<Place, (u64, Weak<PartitionTail>)>,
-    made: u64,
+    assignments: u64,
     /// Number of the last lookup of each topic after which the consumer refreshed its metadata,
     /// too.
-    looks: BTreeMap<Arc<str>, u64>,
+    lookups: BTreeMap<Arc<str>, u64>,
 }
 
 /// A followed partition; dropping it ends the following.
@@ -89,7 +89,7 @@ impl Follower {
         config.set("fetch.wait.max.ms", "100");
         let consumer: Consumer = config
             .create_with_context(context.clone())
-            .map_err(|error| not_made("consumer", &error))?;
+            .map_err(|error| creation_error("consumer", &error))?;
         let consumer = Ending::new(Arc::new(consumer));
         let (looking, table) = (Mutex::default(), Mutex::default());
         let is_outdated = AtomicBool::new(false);
@@ -107,14 +107,14 @@ impl Follower {
         tail: &Arc<PartitionTail>,
         call_timeout: Duration,
     ) -> Result<Option<TopicSubscription>> {
-        let (follower, held) = (self.clone(), Arc::downgrade(tail));
+        let (follower, weak_tail) = (self.clone(), Arc::downgrade(tail));
         let (topic, from) = (topic.clone(), tail.next());
         let assigned = blocking(move || {
             follower.main.look_at(&topic, call_timeout)?;
             if follower.is_outdated() {
                 return Ok(None);
             }
-            follower.assign((topic.name, partition), from, held).map(Some)
+            follower.assign((topic.name, partition), from, weak_tail).map(Some)
         });
         let assigned =
             assigned.await?.map_err(|error| unavailable("follow a partition", &error))?;
@@ -144,16 +144,16 @@ impl Follower {
             // Readers of the previous tail must not wait for records that only the new tail
             // receives.
             if let Some(before) = before.upgrade() {
-                let anew = Error::unavailable(OPENED_ANEW).with_partition(before.at.partition);
-                before.break_off(anew);
+                let error = Error::unavailable(OPENED_ANEW).with_partition(before.at.partition);
+                before.break_off(error);
             }
         }
         let queue = consumer.split_partition_queue(&place.0, place.1);
         let queue = queue.ok_or(KafkaError::Subscription("no such partition".to_owned()))?;
         let queue = Ending::new(queue);
         consumer.incremental_assign(&list(&place, Some(from))?)?;
-        table.made += 1;
-        let number = table.made;
+        table.assignments += 1;
+        let number = table.assignments;
         table.assigned.insert(place.clone(), (number, tail));
         drop(table);
         Ok((TopicSubscription { follower: self, place, number, task: None }, queue))
@@ -161,7 +161,7 @@ impl Follower {
 
     /// Returns whether no broker is reachable, as far as the client has reported.
     pub(super) fn is_down(&self) -> bool {
-        self.main.context.said().is_down()
+        self.main.context.events().is_down()
     }
 
     /// Simulates the worst case of librdkafka: the partition is assigned as far as any caller can
@@ -173,7 +173,7 @@ impl Follower {
 
     /// Notes that a broker has answered.
     pub(super) fn is_up(&self) {
-        self.main.context.said().set_down(false);
+        self.main.context.events().set_down(false);
     }
 }
 
@@ -236,7 +236,7 @@ impl Main {
         while let Some(received) = self.consumer.recv().now_or_never() {
             self.take(received);
         }
-        for topic in self.context.said().take_remade() {
+        for topic in self.context.events().take_remade() {
             self.is_outdated.store(true, Ordering::Relaxed);
             self.break_off(&topic, None);
         }
@@ -248,7 +248,7 @@ impl Main {
             Ok(message) => self.break_off(message.topic(), Some(message.partition())),
             Err(error) => {
                 if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
-                    self.context.said().set_down(true);
+                    self.context.events().set_down(true);
                 }
                 self.context.error(error, "follower");
             }
@@ -258,12 +258,12 @@ impl Main {
     /// Makes the consumer refresh the metadata of a topic after a new lookup, so that it does not
     /// mistake the topic for a recreated one later. Blocks.
     fn look_at(&self, topic: &Topic, call_timeout: Duration) -> KafkaResult<()> {
-        if self.table.lock().looks.get(&topic.name) == Some(&topic.look) {
+        if self.table.lock().lookups.get(&topic.name) == Some(&topic.look) {
             return Ok(());
         }
         self.consumer.client().fetch_metadata(Some(&topic.name), call_timeout)?;
         self.look();
-        self.table.lock().looks.insert(topic.name.clone(), topic.look);
+        self.table.lock().lookups.insert(topic.name.clone(), topic.look);
         Ok(())
     }
 

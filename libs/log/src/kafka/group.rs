@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 
 use super::KafkaOptions;
 use super::assignments::assigned_to;
-use super::client::{base_config, blocking, not_made, unavailable};
+use super::client::{base_config, blocking, creation_error, unavailable};
 use super::topics::{store_of, topic_of};
 use crate::membership::{Membership, PartitionAssignment};
 
@@ -53,12 +53,12 @@ pub struct KafkaOwners {
     group: String,
     call_timeout: Duration,
     /// Last answer of the brokers.
-    known: tokio::sync::Mutex<KnownOwners>,
+    answer: tokio::sync::Mutex<KnownOwners>,
 }
 
 #[derive(Default)]
 struct KnownOwners {
-    asked: Option<Instant>,
+    requested_at: Option<Instant>,
     owners: BTreeMap<PartitionRef, String>,
 }
 
@@ -69,14 +69,14 @@ impl KafkaOwners {
     /// # Errors
     /// `Unavailable` if the brokers do not answer.
     pub async fn owner(&self, at: PartitionRef) -> Result<Option<String>> {
-        let mut known = self.known.lock().await;
-        if known.asked.is_none_or(|asked| asked.elapsed() >= OWNERS_FRESH) {
+        let mut answer = self.answer.lock().await;
+        if answer.requested_at.is_none_or(|requested_at| requested_at.elapsed() >= OWNERS_FRESH) {
             let (consumer, prefix) = (Arc::clone(&self.consumer), self.topic_prefix.clone());
             let (group, wait_max) = (self.group.clone(), self.call_timeout);
             let asking = blocking(move || ask_owners(&consumer, &group, &prefix, wait_max));
-            *known = KnownOwners { asked: Some(Instant::now()), owners: asking.await?? };
+            *answer = KnownOwners { requested_at: Some(Instant::now()), owners: asking.await?? };
         }
-        Ok(known.owners.get(&at).cloned())
+        Ok(answer.owners.get(&at).cloned())
     }
 }
 
@@ -134,7 +134,7 @@ impl KafkaGroup {
         }
         let member = Member(Arc::clone(&shared));
         let consumer = config.create_with_context::<_, BaseConsumer<Member>>(member);
-        let consumer = Arc::new(consumer.map_err(|error| not_made("group member", &error))?);
+        let consumer = Arc::new(consumer.map_err(|error| creation_error("group member", &error))?);
         let (polled, ended) = (Arc::clone(&consumer), Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("forebay-group".to_owned());
         let thread = thread.spawn(move || poll(&polled, &ended)).map_err(|error| {
@@ -145,7 +145,7 @@ impl KafkaGroup {
             topic_prefix: options.topic_prefix.clone(),
             group: group_id,
             call_timeout: options.call_timeout,
-            known: tokio::sync::Mutex::default(),
+            answer: tokio::sync::Mutex::default(),
         };
         Ok(Self { shared, consumer, owners, thread: Some(thread) })
     }
@@ -157,7 +157,7 @@ impl KafkaGroup {
             topic_prefix: self.owners.topic_prefix.clone(),
             group: group_id(&self.owners.topic_prefix, group),
             call_timeout: self.owners.call_timeout,
-            known: tokio::sync::Mutex::default(),
+            answer: tokio::sync::Mutex::default(),
         }
     }
 }
@@ -266,16 +266,18 @@ impl GroupState {
     }
 
     /// Waits until the process has released these partitions.
-    fn await_release(&self, gone: &BTreeSet<PartitionRef>) {
+    fn await_release(&self, revoked: &BTreeSet<PartitionRef>) {
         let deadline = Instant::now() + RELEASE_WAIT;
-        let mut held = self.acknowledged.lock();
-        let is_held = |held: &PartitionAssignment| match held {
+        let mut acknowledged = self.acknowledged.lock();
+        let is_held = |acknowledged: &PartitionAssignment| match acknowledged {
             PartitionAssignment::All => true,
-            PartitionAssignment::Only(held) => held.intersection(gone).next().is_some(),
+            PartitionAssignment::Only(acknowledged) => {
+                acknowledged.intersection(revoked).next().is_some()
+            }
         };
-        while is_held(&held) && !self.is_over.load(Ordering::Acquire) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.acknowledged_changed.wait_for(&mut held, left).timed_out() {
+        while is_held(&acknowledged) && !self.is_over.load(Ordering::Acquire) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if self.acknowledged_changed.wait_for(&mut acknowledged, remaining).timed_out() {
                 warn!("partitions reassigned before their duties ended here");
                 return;
             }
@@ -292,10 +294,10 @@ impl ClientContext for Member {
 impl ConsumerContext for Member {
     fn pre_rebalance(&self, _consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let Rebalance::Revoke(list) = rebalance else { return };
-        let gone = self.0.partitions(list);
-        let left = self.0.change(|assigned| assigned.retain(|at| !gone.contains(at)));
-        info!(gone = gone.len(), left = left.len(), "partitions revoked");
-        self.0.await_release(&gone);
+        let revoked = self.0.partitions(list);
+        let remaining = self.0.change(|assigned| assigned.retain(|at| !revoked.contains(at)));
+        info!(revoked = revoked.len(), remaining = remaining.len(), "partitions revoked");
+        self.0.await_release(&revoked);
     }
 
     fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
@@ -311,8 +313,8 @@ impl ConsumerContext for Member {
         if let Err(error) = consumer.pause(list) {
             debug!(%error, "fetched partitions of a group not paused");
         }
-        let come = self.0.partitions(list);
-        let now = self.0.change(|assigned| assigned.extend(come.iter().copied()));
-        info!(come = come.len(), now = now.len(), "partitions assigned");
+        let added = self.0.partitions(list);
+        let now = self.0.change(|assigned| assigned.extend(added.iter().copied()));
+        info!(added = added.len(), now = now.len(), "partitions assigned");
     }
 }

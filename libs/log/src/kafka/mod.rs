@@ -34,7 +34,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use self::appender::{Appender, Failure, SentEntry, located, unknown};
+use self::appender::{Appender, Failure, SentEntry, located, unacknowledged_error};
 use self::catch_up::CatchUp;
 use self::client::unavailable;
 pub use self::group::{KafkaGroup, KafkaOwners};
@@ -118,27 +118,27 @@ impl KafkaState {
     async fn send(&self, at: PartitionRef, entry: &Bytes) -> Result<(SentEntry, u64), Failure> {
         let lookup = self.topics.lookup(at.store);
         let mut found = lookup.lock().await;
-        let topic = self.topics.find(at, &mut found).await.map_err(Failure::Told)?;
-        let number = topic.number(at).map_err(Failure::Told)?;
-        let room = self.appender.room(entry).await.map_err(Failure::Told)?;
-        let begun = self.incarnations.begin(at, &topic.name).map_err(Failure::Told)?;
-        Ok((self.appender.send(&topic.name, number, entry, room)?, begun))
+        let topic = self.topics.find(at, &mut found).await.map_err(Failure::Final)?;
+        let number = topic.number(at).map_err(Failure::Final)?;
+        let room = self.appender.room(entry).await.map_err(Failure::Final)?;
+        let incarnation = self.incarnations.begin(at, &topic.name).map_err(Failure::Final)?;
+        Ok((self.appender.send(&topic.name, number, entry, room)?, incarnation))
     }
 
     async fn append(&self, at: PartitionRef, entry: &Bytes) -> Result<AppendReceipt> {
         check_entry(at, entry)?;
         let sending = timeout(self.topics.options().call_timeout, self.send(at, entry));
-        let (sent, begun) = match sending.await {
-            Ok(Ok(sent)) => sent,
-            Ok(Err(Failure::Told(error))) => return Err(error),
-            Ok(Err(Failure::Gone(error))) => {
-                return Err(self.gone(at, unavailable("append", &error)).await);
+        let (entry_in_flight, incarnation) = match sending.await {
+            Ok(Ok(entry_in_flight)) => entry_in_flight,
+            Ok(Err(Failure::Final(error))) => return Err(error),
+            Ok(Err(Failure::UnknownPartition(error))) => {
+                return Err(self.missing_partition_error(at, unavailable("append", &error)).await);
             }
             Err(_) => return Err(self.topics.silent(at)),
         };
-        match self.appender.await_delivery(sent, entry).await {
-            Ok(_) if !self.incarnations.is_same(&self.topics.name(at.store), begun) => {
-                Err(unknown("the topic was deleted and recreated"))
+        match self.appender.await_delivery(entry_in_flight, entry).await {
+            Ok(_) if !self.incarnations.is_same(&self.topics.name(at.store), incarnation) => {
+                Err(unacknowledged_error("the topic was deleted and recreated"))
             }
             Ok(receipt) => {
                 if let Some(tail) = self.readers.tail(at) {
@@ -146,22 +146,25 @@ impl KafkaState {
                 }
                 Ok(receipt)
             }
-            Err(Failure::Told(error)) => {
+            Err(Failure::Final(error)) => {
                 // After any error the topic is looked up again before its next use.
                 self.topics.forget(at.store);
                 Err(error)
             }
-            Err(Failure::Gone(error)) => Err(self.gone(at, unknown(&error.to_string())).await),
+            Err(Failure::UnknownPartition(error)) => {
+                let otherwise = unacknowledged_error(&error.to_string());
+                Err(self.missing_partition_error(at, otherwise).await)
+            }
         }
     }
 
     /// Returns the error for a partition that a broker does not know: `NotFound` if a second lookup
     /// confirms it, else the given error, because a broker that has just started may know less than
     /// others.
-    async fn gone(&self, at: PartitionRef, otherwise: Error) -> Error {
+    async fn missing_partition_error(&self, at: PartitionRef, otherwise: Error) -> Error {
         self.topics.forget(at.store);
-        let found = self.topics.get(at).await.and_then(|topic| topic.number(at));
-        found.err().filter(|error| error.code() == ErrorCode::NotFound).unwrap_or(otherwise)
+        let number = self.topics.get(at).await.and_then(|topic| topic.number(at));
+        number.err().filter(|error| error.code() == ErrorCode::NotFound).unwrap_or(otherwise)
     }
 
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
@@ -192,7 +195,7 @@ impl KafkaState {
             if now() >= deadline {
                 return Err(error.with_partition(at.partition));
             }
-            let error = self.gone(at, error).await;
+            let error = self.missing_partition_error(at, error).await;
             if error.code() == ErrorCode::NotFound {
                 return Err(error);
             }
@@ -258,11 +261,11 @@ impl KafkaState {
     async fn spend_if_outrun(&self, place: &Opening, at: PartitionRef) -> bool {
         let lost = place.get().filter(|open| open.tail.has_lost_place());
         let Some(open) = lost else { return false };
-        let looked = async {
+        let lookup = async {
             let topic = self.topics.get(at).await?;
             self.watermarks(at, &topic).await
         };
-        looked.await.is_ok_and(|bounds| open.tail.spend_if_outrun(bounds.start))
+        lookup.await.is_ok_and(|bounds| open.tail.spend_if_outrun(bounds.start))
     }
 
     async fn open(&self, at: PartitionRef) -> Result<OpenTail> {
@@ -348,11 +351,11 @@ impl KafkaState {
             return error;
         }
         self.topics.forget(at.store);
-        let looked = async {
+        let lookup = async {
             let topic = self.topics.get(at).await?;
             self.watermarks(at, &topic).await?.check(at, from)
         };
-        match looked.await {
+        match lookup.await {
             Err(found) if found.code() != ErrorCode::Unavailable => found,
             _ => error,
         }

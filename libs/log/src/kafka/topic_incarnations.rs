@@ -53,8 +53,8 @@ impl TopicIncarnations {
     pub(super) fn begin(&self, at: PartitionRef, topic: &str) -> Result<u64> {
         let mut reported = self.0.lock();
         let remade = reported.remade(topic);
-        let before = reported.appended.insert(at, remade).unwrap_or(remade);
-        if before == remade {
+        let previous = reported.appended.insert(at, remade).unwrap_or(remade);
+        if previous == remade {
             return Ok(remade);
         }
         let message = "the topic was deleted and recreated, and its records are lost; look up the \
@@ -63,8 +63,8 @@ impl TopicIncarnations {
     }
 
     /// Returns whether the topic is still the one that an append started with.
-    pub(super) fn is_same(&self, topic: &str, begun: u64) -> bool {
-        self.remade(topic) == begun
+    pub(super) fn is_same(&self, topic: &str, incarnation: u64) -> bool {
+        self.remade(topic) == incarnation
     }
 
     /// Returns how often a topic was recreated, as far as any client has reported.
@@ -93,15 +93,15 @@ mod tests {
     #[test]
     fn each_partition_of_a_recreated_topic_is_refused_exactly_once() {
         let incarnations = TopicIncarnations::default();
-        let begun = incarnations.begin(AT, TOPIC).unwrap();
+        let incarnation = incarnations.begin(AT, TOPIC).unwrap();
         incarnations.begin(BESIDE, TOPIC).unwrap();
         incarnations.note(TOPIC, "second");
-        assert!(!incarnations.is_same(TOPIC, begun));
+        assert!(!incarnations.is_same(TOPIC, incarnation));
         for at in [AT, BESIDE] {
             assert_eq!(incarnations.begin(at, TOPIC).unwrap_err().code(), ErrorCode::Unavailable);
             incarnations.note(TOPIC, "second");
-            let begun = incarnations.begin(at, TOPIC).unwrap();
-            assert!(incarnations.is_same(TOPIC, begun));
+            let incarnation = incarnations.begin(at, TOPIC).unwrap();
+            assert!(incarnations.is_same(TOPIC, incarnation));
         }
     }
 

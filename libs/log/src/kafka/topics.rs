@@ -33,7 +33,7 @@ pub(super) struct Topics {
     stores: Mutex<BTreeMap<StoreId, Arc<Lookup>>>,
     /// Stores whose topic was found, with the time since which the brokers have not known it.
     found: Mutex<BTreeMap<StoreId, Option<Instant>>>,
-    looks: AtomicU64,
+    lookups: AtomicU64,
 }
 
 /// Result of the lookup of a store's topic. The lock is fair: tasks get it in the order of their
@@ -74,10 +74,10 @@ impl Topics {
     pub(super) async fn open(options: KafkaOptions) -> Result<Self> {
         let admin = Admin::new(&options)?;
         let (stores, found) = (Mutex::default(), Mutex::default());
-        let topics = Self { admin, options, stores, found, looks: AtomicU64::new(0) };
+        let topics = Self { admin, options, stores, found, lookups: AtomicU64::new(0) };
         let control = PartitionRef::CONTROL.store;
-        let seen = topics.admin.look(&topics.name(control)).await?;
-        let brokers = seen.brokers.iter().map(|broker| async {
+        let metadata = topics.admin.look(&topics.name(control)).await?;
+        let brokers = metadata.brokers.iter().map(|broker| async {
             let settings = topics.admin.broker_settings(*broker).await?;
             check_broker(*broker, &settings)
         });
@@ -129,14 +129,14 @@ impl Topics {
             return Ok(topic.clone());
         }
         let name = self.name(at.store);
-        let Some(seen) = self.admin.look(&name).await?.topic else {
+        let Some(metadata) = self.admin.look(&name).await?.topic else {
             self.forget(at.store);
             return Err(self.absent(at));
         };
-        self.check(&name, &seen).await?;
+        self.check(&name, &metadata).await?;
         self.found.lock().insert(at.store, None);
-        let look = self.looks.fetch_add(1, Ordering::Relaxed);
-        let topic = Topic { name: name.into(), look, partitions: seen.partitions };
+        let look = self.lookups.fetch_add(1, Ordering::Relaxed);
+        let topic = Topic { name: name.into(), look, partitions: metadata.partitions };
         Ok(found.insert(topic).clone())
     }
 
@@ -165,9 +165,9 @@ impl Topics {
         Error::unavailable(message).with_partition(at.partition)
     }
 
-    async fn check(&self, name: &str, seen: &TopicMetadata) -> Result<()> {
+    async fn check(&self, name: &str, metadata: &TopicMetadata) -> Result<()> {
         let settings = self.admin.topic_settings(name).await?;
-        check_topic(name, seen.replicas, &settings, &self.options)
+        check_topic(name, metadata.replicas, &settings, &self.options)
     }
 
     /// Creates a store's topic and waits until every partition has a leader. An existing topic must
@@ -182,10 +182,10 @@ impl Topics {
         }
         let made = timeout(CHANGE_TIMEOUT, async {
             loop {
-                let seen = self.admin.look(&name).await?.topic;
-                if let Some(seen) = seen.filter(|seen| seen.is_ready) {
-                    check_same_count(store, PartitionCount(seen.partitions), count)?;
-                    match self.check(&name, &seen).await {
+                let metadata = self.admin.look(&name).await?.topic;
+                if let Some(metadata) = metadata.filter(|metadata| metadata.is_ready) {
+                    check_same_count(store, PartitionCount(metadata.partitions), count)?;
+                    match self.check(&name, &metadata).await {
                         // The broker that answered does not know the topic yet.
                         Err(error) if error.code() == ErrorCode::Unavailable => {}
                         checked => return checked,

@@ -450,7 +450,7 @@ async fn reader_over_its_budget_stops_applying_and_names_the_option_to_raise() {
     let status = reader.status().partitions[0].clone();
     let last_error = status.last_error.clone().unwrap();
     assert_eq!(last_error.code(), ErrorCode::LimitExceeded, "{last_error}");
-    assert!(last_error.message().contains("memory budget"), "{last_error}");
+    assert!(last_error.message().contains("memory limit"), "{last_error}");
     // The applied documents are readable as of one position, and no later ones.
     assert_eq!(status.phase, Phase::Serving);
     let applied = status.documents as i64;

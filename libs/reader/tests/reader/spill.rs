@@ -10,7 +10,7 @@ use forebay_reader::{CheckpointOptions, Reader, ReaderParts};
 use crate::world::{World, age};
 
 /// Memory for the index of the documents, but not for the documents.
-const BUDGET: u64 = 512 * 1024;
+const MEMORY_LIMIT: u64 = 512 * 1024;
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn spilling_reader_applies_everything_and_resumes_after_a_restart() {
     let options = |spill_limit| {
         world
             .options()
-            .memory_limit(BUDGET)
+            .memory_limit(MEMORY_LIMIT)
             .checkpoint(CheckpointOptions::new(dir.path()).memory_dir(None))
             .spill_limit(spill_limit)
     };
@@ -47,7 +47,7 @@ async fn spilling_reader_applies_everything_and_resumes_after_a_restart() {
         };
         tokio::time::timeout(LONG, kept).await.unwrap();
         let memory = reader.metrics().memory;
-        assert!(memory.used <= BUDGET && memory.spilled > 0, "{memory:?}");
+        assert!(memory.used <= MEMORY_LIMIT && memory.spilled > 0, "{memory:?}");
         assert_eq!(memory.spill_limit, 64 << 20);
         assert!(reader.read_in_memory(|view| view.get_document("key-0")).is_err());
         reader.begin_close();

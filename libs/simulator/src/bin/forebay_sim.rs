@@ -22,7 +22,7 @@ struct Options {
     /// Number of seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// Number of parallel runs, each on a thread of its own; one per core unless set.
+    /// Number of parallel runs, each on a thread of its own [default: one per core].
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
     /// Print the digest of each run; runs of the same seed by the same build have equal digests.

@@ -42,8 +42,8 @@ impl Deriver<'_> {
     /// must be read before its next time is known.
     pub(super) async fn next_batch(&mut self) -> Result<Option<MicroBatch>> {
         let mut batch: Option<MicroBatch> = None;
-        while let Some(place) = self.next() {
-            let (source, _) = &mut self.sources[place];
+        while let Some(index) = self.next() {
+            let (source, _) = &mut self.sources[index];
             let Some(time) = source.next_time() else { break };
             let began = batch.as_ref().map_or(time, |batch| batch.began);
             let from = source.partition().partition;
@@ -85,8 +85,8 @@ impl Deriver<'_> {
         if self.sources.iter().any(|(source, _)| is_unknown(source)) {
             return None;
         }
-        let timed = sources.filter_map(|(place, (source, _))| Some((source.next_time()?, place)));
-        timed.min().map(|(_, place)| place)
+        let timed = sources.filter_map(|(index, (source, _))| Some((source.next_time()?, index)));
+        timed.min().map(|(_, index)| index)
     }
 
     /// Appends the derived events, and records them in the checkpoints.

@@ -8,7 +8,7 @@
 
 mod batch;
 mod checkpoint;
-mod event;
+mod derivation;
 mod joins;
 mod source;
 
@@ -29,12 +29,12 @@ use tracing::{debug, warn};
 
 pub(crate) use self::batch::BATCH_WINDOW_US;
 use self::checkpoint::{Checkpoint, LastAppended};
-use self::event::Derivation;
+use self::derivation::Derivation;
 use self::joins::JoinReaders;
 pub(crate) use self::source::SourceLog;
-use crate::counts::Counters;
 use crate::events::DerivedOffsets;
 use crate::parts::FeatureParts;
+use crate::view_stats::Counters;
 
 /// Interval between two flushes of the checkpoints.
 const FLUSH_EVERY_US: i64 = 10_000_000;

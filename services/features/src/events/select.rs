@@ -142,8 +142,8 @@ impl Selection {
             (Some(a), Some(b)) => turned(compare_all(a, b)),
             (a, b) => b.is_some().cmp(&a.is_some()),
         };
-        let place = |it: &SelectedEvent| (it.time, it.partition, it.at);
-        by_value.then_with(|| turned(place(a).cmp(&place(b))))
+        let log_order = |it: &SelectedEvent| (it.time, it.partition, it.at);
+        by_value.then_with(|| turned(log_order(a).cmp(&log_order(b))))
     }
 
     fn span(&self) -> Span {
@@ -292,8 +292,8 @@ impl PartitionSelect<'_> {
 
     /// Reads the events of some entries; skips events whose index value merely collides.
     fn read(&self, entries: &[Entry]) -> Result<Vec<SelectedEvent>> {
-        let places: Vec<_> = entries.iter().map(|entry| entry.at).collect();
-        let rows = self.view.events(&places)?;
+        let positions: Vec<_> = entries.iter().map(|entry| entry.at).collect();
+        let rows = self.view.events(&positions)?;
         let mut events = Vec::with_capacity(rows.len());
         for (entry, row) in entries.iter().zip(rows) {
             let Some(row) = row else {

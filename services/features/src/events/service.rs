@@ -180,27 +180,27 @@ impl SelectSpec {
         request
     }
 
-    fn message(&self, event: SelectedEvent) -> v1::SelectedEvent {
+    fn message(&self, event: SelectedEvent) -> v1::Event {
         let is_answered = |column: FieldId| self.columns.iter().any(|it| it.id == column);
-        v1::SelectedEvent {
+        v1::Event {
             key: event.key.into(),
             time_us: event.time.as_micros(),
             append_time_us: event.append_time.as_micros(),
             partition: event.partition.0,
             offset: event.at.offset.0,
-            place: event.at.index_in_entry.into(),
+            index_in_entry: event.at.index_in_entry.into(),
             columns: fields_message(&event.columns, is_answered),
         }
     }
 }
 
-impl TryFrom<v1::SelectedEvent> for SelectedEvent {
+impl TryFrom<v1::Event> for SelectedEvent {
     type Error = Error;
 
-    fn try_from(wire: v1::SelectedEvent) -> Result<Self> {
+    fn try_from(wire: v1::Event) -> Result<Self> {
         let mut columns = Document::new(None, None);
         set_fields(&mut columns, wire.columns)?;
-        let index_in_entry = u16::try_from(wire.place);
+        let index_in_entry = u16::try_from(wire.index_in_entry);
         let index_in_entry = index_in_entry
             .map_err(|_| Error::corrupt("the index in the entry of an event is out of range"))?;
         Ok(Self {
@@ -214,9 +214,9 @@ impl TryFrom<v1::SelectedEvent> for SelectedEvent {
     }
 }
 
-fn column_message(column: &Field) -> v1::SelectedColumn {
+fn column_message(column: &Field) -> v1::EventColumn {
     let (id, name) = (column.id.0, column.name.clone());
-    v1::SelectedColumn { id, name, r#type: Some(column.field_type.into()) }
+    v1::EventColumn { id, name, r#type: Some(column.field_type.into()) }
 }
 
 fn column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Field> {

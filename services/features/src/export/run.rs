@@ -98,11 +98,11 @@ impl Export<'_> {
             let mut rows = self.table.rows(partition as usize, &self.wanted(from)?);
             let mut file: Option<OpenFile> = None;
             while let Some(batch) = rows.try_next().await? {
-                let place = manifest.files.len() - first_file;
+                let number = manifest.files.len() - first_file;
                 let writing = match &mut file {
                     Some(writing) => writing,
                     None => {
-                        let name = format!("{own}-{partition:04}-{place:04}.parquet");
+                        let name = format!("{own}-{partition:04}-{number:04}.parquet");
                         file.insert(OpenFile::begin(self.table, name, partition)?)
                     }
                 };
@@ -130,7 +130,7 @@ impl Export<'_> {
     fn wanted(&self, from: u64) -> Result<TableScan> {
         let columns = (0..self.table.schema().fields().len()).collect();
         let from = Bound::Included(Value::Int64(from as i64));
-        let column = self.table.offset_place()?;
+        let column = self.table.offset_index()?;
         Ok(TableScan { columns, bounds: vec![Bounds { column, from, to: Bound::Unbounded }] })
     }
 
@@ -172,11 +172,11 @@ impl OpenFile {
     /// Adds events in the order of their offsets; returns the offset after them.
     fn add(&mut self, table: &StreamTable, batch: &RecordBatch) -> Result<u64> {
         block_in_place(|| self.file.write(batch))?;
-        let times = batch.column(table.time_place()?).as_primitive::<TimestampMicrosecondType>();
+        let times = batch.column(table.time_index()?).as_primitive::<TimestampMicrosecondType>();
         self.told.from_us = self.told.from_us.min(min(times).unwrap_or(i64::MAX));
         self.told.to_us = self.told.to_us.max(max(times).unwrap_or(i64::MIN));
         self.told.events += batch.num_rows() as u64;
-        let offsets = batch.column(table.offset_place()?).as_primitive::<Int64Type>();
+        let offsets = batch.column(table.offset_index()?).as_primitive::<Int64Type>();
         Ok(max(offsets).map_or(0, |last| last as u64 + 1))
     }
 }

@@ -52,7 +52,7 @@ impl Tables for ExportTables {
         let taken = exports.of(store).await?;
         let files = taken.iter().flat_map(|manifest| manifest.files.iter().cloned()).collect();
         let data = Arc::new(Data(exports.data(store)));
-        Ok(Some(Arc::new(ExportTable { time: stream.time_place().ok(), stream, data, files })))
+        Ok(Some(Arc::new(ExportTable { time: stream.time_index().ok(), stream, data, files })))
     }
 }
 

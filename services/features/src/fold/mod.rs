@@ -26,9 +26,9 @@ use self::keys::{
 use self::materialization::MaterializationRows;
 use self::run::RunFold;
 use self::view_rows::ViewRows;
-use crate::counts::Counters;
 use crate::dirty_groups::{DirtyGroups, GroupChange};
 use crate::plan::Plan;
+use crate::view_stats::Counters;
 
 /// Row format of a view's shards: tiles, and materialization rows.
 pub(crate) struct ViewFold {
@@ -175,12 +175,12 @@ impl Materializer for ViewFold {
             fold.changed().for_each(|(group, changed)| rows.change(group, changed));
             update = Some(rows.write(&mut writes)?);
         }
-        let folds = fold.write(&mut writes)?;
+        let counts = fold.write(&mut writes)?;
         if shard.is_empty() {
             writes.push((version_key(), Some(self.rows.of_version(self.plan.version)?)));
         }
         shard.write_run(run, &[], writes)?;
-        self.counters.add(folds);
+        self.counters.add(counts);
         if let Some(update) = update {
             update.publish(shard.shared());
         }

@@ -13,9 +13,9 @@ use forebay_sketch::{Event, EventAdmission, EventOrder, Tile, TileId};
 
 use super::keys::tile_key;
 use super::view_rows::ViewRows;
-use crate::counts::Folds;
 use crate::dirty_groups::GroupChange;
 use crate::plan::Plan;
+use crate::view_stats::FoldCounts;
 
 /// The groups of the events in a run of entries.
 pub(super) struct RunFold<'f> {
@@ -23,7 +23,7 @@ pub(super) struct RunFold<'f> {
     rows: &'f ViewRows,
     shard: &'f Shard,
     groups: BTreeMap<Vec<u8>, Group>,
-    folds: Folds,
+    counts: FoldCounts,
 }
 
 /// A group with the tiles that the run needs.
@@ -43,7 +43,7 @@ struct HeldTile {
 
 impl<'f> RunFold<'f> {
     pub(super) fn new(plan: &'f Plan, rows: &'f ViewRows, shard: &'f Shard) -> Self {
-        Self { plan, rows, shard, groups: BTreeMap::new(), folds: Folds::default() }
+        Self { plan, rows, shard, groups: BTreeMap::new(), counts: FoldCounts::default() }
     }
 
     /// Folds all events of an entry, in order.
@@ -60,21 +60,21 @@ impl<'f> RunFold<'f> {
         let plan = self.plan;
         let value = |column| event.set_value(column);
         let Some(name) = plan.view.group_key(&value) else {
-            self.folds.ungrouped_dropped += 1;
+            self.counts.ungrouped_dropped += 1;
             return Ok(());
         };
         let time = plan.time(&value, by.since);
         let windows = plan.fold.windows();
         let admission = windows.admit(time, by.since);
         if admission != EventAdmission::Admitted {
-            self.folds.note(admission);
+            self.counts.note(admission);
             return Ok(());
         }
         let inputs = plan.inputs(&value);
         let event = Event { at: EventOrder { time, position }, inputs: &inputs };
         match self.fold_into(name, windows.tiles_of(time), &event, by)? {
-            true => self.folds.note(admission),
-            false => self.folds.invalid_dropped += 1,
+            true => self.counts.note(admission),
+            false => self.counts.invalid_dropped += 1,
         }
         Ok(())
     }
@@ -108,14 +108,14 @@ impl<'f> RunFold<'f> {
     ///
     /// # Errors
     /// As the codecs.
-    pub(super) fn write(self, writes: &mut Vec<(Key, Option<Vec<u8>>)>) -> Result<Folds> {
+    pub(super) fn write(self, writes: &mut Vec<(Key, Option<Vec<u8>>)>) -> Result<FoldCounts> {
         let (plan, rows) = (self.plan, self.rows);
         for (name, group) in &self.groups {
             for HeldTile { id, tile, .. } in group.tiles.iter().filter(|held| held.is_changed) {
                 writes.push((tile_key(name, *id), Some(rows.of_tile(&plan.fold, *id, tile)?)));
             }
         }
-        Ok(self.folds)
+        Ok(self.counts)
     }
 }
 
@@ -128,14 +128,14 @@ impl Group {
         of_shard: impl Fn(TileId) -> Result<Tile>,
     ) -> Result<bool> {
         for id in tiles {
-            let place = match self.tiles.iter().position(|held| held.id == id) {
-                Some(place) => place,
+            let index = match self.tiles.iter().position(|held| held.id == id) {
+                Some(index) => index,
                 None => {
                     self.tiles.push(HeldTile { id, tile: of_shard(id)?, is_changed: false });
                     self.tiles.len() - 1
                 }
             };
-            let held = &mut self.tiles[place];
+            let held = &mut self.tiles[index];
             match held.tile.insert(event) {
                 Ok(()) => held.is_changed = true,
                 Err(error) if error.code() == ErrorCode::Internal => return Err(error),

@@ -24,10 +24,10 @@ use tracing::{debug, warn};
 
 use self::document::{DocumentBuilder, GroupDocument};
 use self::target::TargetLogs;
-use crate::counts::Counters;
 use crate::dirty_groups::{DirtyGroups, GroupChange, MaterializedGroup};
 use crate::fold::ViewShards;
 use crate::parts::FeatureParts;
+use crate::view_stats::Counters;
 
 /// Number of groups that are materialized together.
 const BATCH_GROUPS: usize = 500;

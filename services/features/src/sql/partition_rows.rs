@@ -141,7 +141,7 @@ fn selection(table: &StreamColumns, wanted: &TableScan) -> Selection {
         let is_free = span == (None, None);
         is_free.then(|| by_range(table, wanted)).flatten()
     });
-    let columns = wanted.columns.iter().filter_map(|place| match table.columns[*place].0 {
+    let columns = wanted.columns.iter().filter_map(|index| match table.columns[*index].0 {
         TableSource::Column(column) => Some(column),
         _ => None,
     });
@@ -195,9 +195,9 @@ fn by_range(table: &StreamColumns, wanted: &TableScan) -> Option<EventLookup> {
         let column = table.definition().field_by_id(column)?;
         (column.rules.index == Some(ColumnIndex::Range)).then_some((bounds.column, column))
     });
-    let (place, column) = indexed?;
+    let (index, column) = indexed?;
     let (mut from, mut to) = (None, None);
-    for bounds in wanted.bounds.iter().filter(|bounds| bounds.column == place) {
+    for bounds in wanted.bounds.iter().filter(|bounds| bounds.column == index) {
         if let Bound::Included(value) | Bound::Excluded(value) = &bounds.from {
             from = from.or_else(|| coerce_value(value.clone(), column.field_type).ok());
         }

@@ -28,7 +28,7 @@ const OF_EVERY_EVENT: [(&str, TableSource); 6] = [
     ("_append_time", TableSource::AppendTime),
     ("_partition", TableSource::Partition),
     ("_offset", TableSource::Offset),
-    ("_place", TableSource::Place),
+    ("_index_in_entry", TableSource::IndexInEntry),
 ];
 
 /// Source of a table's column.
@@ -40,7 +40,7 @@ pub(super) enum TableSource {
     AppendTime,
     Partition,
     Offset,
-    Place,
+    IndexInEntry,
 }
 
 /// A stream with the columns of its table. Cheap to clone.
@@ -80,19 +80,19 @@ impl StreamColumns {
     ///
     /// # Errors
     /// `InvalidArgument` if another column hides it.
-    pub(super) fn time_place(&self) -> Result<usize> {
-        self.place_of(TableSource::Time)
+    pub(super) fn time_index(&self) -> Result<usize> {
+        self.index_of_source(TableSource::Time)
     }
 
     /// Returns the index of the column with the offset.
     ///
     /// # Errors
-    /// As [`StreamColumns::time_place`].
-    pub(super) fn offset_place(&self) -> Result<usize> {
-        self.place_of(TableSource::Offset)
+    /// As [`StreamColumns::time_index`].
+    pub(super) fn offset_index(&self) -> Result<usize> {
+        self.index_of_source(TableSource::Offset)
     }
 
-    fn place_of(&self, of: TableSource) -> Result<usize> {
+    fn index_of_source(&self, of: TableSource) -> Result<usize> {
         let hidden = || {
             let names = OF_EVERY_EVENT.map(|(name, _)| name).join(", ");
             Error::invalid_argument(format!(
@@ -102,7 +102,7 @@ impl StreamColumns {
         self.columns.iter().position(|(it, _)| *it == of).ok_or_else(hidden)
     }
 
-    fn place(&self, name: &str) -> Result<usize> {
+    fn index_of_name(&self, name: &str) -> Result<usize> {
         let unknown = |_| {
             Error::invalid_argument(
                 "the stream has no such column; describe the stream for its columns",
@@ -112,7 +112,7 @@ impl StreamColumns {
     }
 
     fn bounds(&self, wire: &scan_ticket::Bounds) -> Result<Bounds> {
-        let column = self.place(&wire.column)?;
+        let column = self.index_of_name(&wire.column)?;
         let value = |value: &Option<v1::Value>, excludes: bool| {
             Ok::<_, Error>(match value.clone().map(Value::try_from).transpose()? {
                 None => Bound::Unbounded,
@@ -129,7 +129,7 @@ impl StreamColumns {
     /// # Errors
     /// `InvalidArgument` for a column that the stream does not have.
     pub(super) fn wanted(&self, ticket: &v1::ScanTicket) -> Result<TableScan> {
-        let columns = ticket.columns.iter().map(|name| self.place(name));
+        let columns = ticket.columns.iter().map(|name| self.index_of_name(name));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let bounds = ticket.bounds.iter().map(|bounds| self.bounds(bounds));
         Ok(TableScan { columns, bounds: bounds.collect::<Result<_>>()? })
@@ -137,7 +137,7 @@ impl StreamColumns {
 
     /// Returns the ticket for a partition.
     pub(super) fn ticket(&self, partition: PartitionId, wanted: &TableScan) -> v1::ScanTicket {
-        let name = |place: usize| self.schema.field(place).name().clone();
+        let name = |index: usize| self.schema.field(index).name().clone();
         let value = |bound: &Bound<Value>| match bound {
             Bound::Unbounded => (None, false),
             Bound::Included(value) => (Some(value.into()), false),
@@ -152,7 +152,7 @@ impl StreamColumns {
         v1::ScanTicket {
             stream: self.definition().name.clone(),
             partition: partition.0,
-            columns: wanted.columns.iter().map(|place| name(*place)).collect(),
+            columns: wanted.columns.iter().map(|index| name(*index)).collect(),
             bounds: bounds.collect(),
         }
     }
@@ -176,8 +176,8 @@ impl StreamColumns {
         wanted: &TableScan,
     ) -> Result<RecordBatch> {
         let mut columns = Vec::with_capacity(wanted.columns.len());
-        for place in &wanted.columns {
-            let (of, field_type) = self.columns[*place];
+        for index in &wanted.columns {
+            let (of, field_type) = self.columns[*index];
             let values = events.iter().map(|event| self.value(event, of));
             columns.push(column(field_type, values.collect::<Result<_>>()?)?);
         }
@@ -195,7 +195,7 @@ impl StreamColumns {
             TableSource::AppendTime => Value::Timestamp(event.append_time.as_micros()),
             TableSource::Partition => number(event.partition.0.into()),
             TableSource::Offset => number(event.at.offset.0),
-            TableSource::Place => number(event.at.index_in_entry.into()),
+            TableSource::IndexInEntry => number(event.at.index_in_entry.into()),
         }))
     }
 }
@@ -210,7 +210,7 @@ impl TableSource {
             Self::AppendTime => 100_002,
             Self::Partition => 100_003,
             Self::Offset => 100_004,
-            Self::Place => 100_005,
+            Self::IndexInEntry => 100_005,
         }
     }
 

@@ -78,16 +78,16 @@ impl StreamTable {
     ///
     /// # Errors
     /// `InvalidArgument` if another column hides it.
-    pub(crate) fn time_place(&self) -> Result<usize> {
-        self.columns.time_place()
+    pub(crate) fn time_index(&self) -> Result<usize> {
+        self.columns.time_index()
     }
 
     /// Returns the index of the column with the offset.
     ///
     /// # Errors
-    /// As [`StreamTable::time_place`].
-    pub(crate) fn offset_place(&self) -> Result<usize> {
-        self.columns.offset_place()
+    /// As [`StreamTable::time_index`].
+    pub(crate) fn offset_index(&self) -> Result<usize> {
+        self.columns.offset_index()
     }
 
     /// Returns the rows of a ticket.

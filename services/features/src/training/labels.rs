@@ -136,12 +136,12 @@ impl Labels {
     /// # Errors
     /// `Internal` if Arrow cannot gather the rows, for example if a column exceeds 2 GiB.
     pub(super) fn columns(&self, rows: &[Label]) -> Result<Vec<ArrayRef>> {
-        let places: Vec<_> =
+        let positions: Vec<_> =
             rows.iter().map(|label| (label.batch as usize, label.row as usize)).collect();
-        let column = |place: usize| {
-            let of_batches = self.batches.iter().map(|batch| batch.column(place).as_ref());
+        let column = |index: usize| {
+            let of_batches = self.batches.iter().map(|batch| batch.column(index).as_ref());
             let of_batches: Vec<&dyn Array> = of_batches.collect();
-            interleave(&of_batches, &places).map_err(|error| Error::internal(error.to_string()))
+            interleave(&of_batches, &positions).map_err(|error| Error::internal(error.to_string()))
         };
         (0..self.schema.fields().len()).map(column).collect()
     }
@@ -153,7 +153,7 @@ impl<'p> Naming<'p> {
         (definition, plan): (&'p Definition, &'p Plan),
         moment: &str,
     ) -> Result<Self> {
-        let place = |name: &str| {
+        let index_of = |name: &str| {
             let missing = |_| Error::not_found("the labels have no such column").with_field(name);
             schema.index_of(name).map_err(missing)
         };
@@ -161,9 +161,9 @@ impl<'p> Naming<'p> {
         for column in &plan.view.entity {
             let unknown = || Error::internal("the view groups by a column that it does not have");
             let column = definition.field_by_id(*column).ok_or_else(unknown)?;
-            columns.push((place(&column.name)?, column.field_type));
+            columns.push((index_of(&column.name)?, column.field_type));
         }
-        Ok(Self { definition, plan, columns, moment: place(moment)? })
+        Ok(Self { definition, plan, columns, moment: index_of(moment)? })
     }
 
     /// Returns the time of each row, and its group with the group's partition.
@@ -174,7 +174,7 @@ impl<'p> Naming<'p> {
     ) -> Result<Vec<(Timestamp, Option<(PartitionId, Vec<u8>)>)>> {
         let timestamp = FieldType::TIMESTAMP;
         let moments = cast(batch, self.moment, timestamp)?;
-        let columns = self.columns.iter().map(|(place, of)| Ok((cast(batch, *place, *of)?, *of)));
+        let columns = self.columns.iter().map(|(index, of)| Ok((cast(batch, *index, *of)?, *of)));
         let columns: Vec<_> = columns.collect::<Result<_>>()?;
         let mut names = Vec::with_capacity(batch.num_rows());
         for row in 0..batch.num_rows() {
@@ -193,10 +193,10 @@ impl<'p> Naming<'p> {
 }
 
 /// Casts a column's cells to this type.
-fn cast(batch: &RecordBatch, place: usize, to: FieldType) -> Result<ArrayRef> {
+fn cast(batch: &RecordBatch, index: usize, to: FieldType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(batch.column(place), &arrow_type(to), &options).map_err(|error| {
-        let name: &Field = batch.schema_ref().field(place);
+    cast_with_options(batch.column(index), &arrow_type(to), &options).map_err(|error| {
+        let name: &Field = batch.schema_ref().field(index);
         Error::invalid_argument(format!("a label does not fit the type {to}: {error}"))
             .with_field(name.name())
     })

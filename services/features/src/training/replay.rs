@@ -64,7 +64,11 @@ impl<'v> Replay<'v> {
     pub(super) async fn to(&mut self, offset: Offset) -> Result<()> {
         while self.log.state().offset_applied < offset {
             if self.next_time().await?.is_none() {
-                return Err(Error::unavailable("the view's log ends before the offset applied"));
+                let message = format!(
+                    "the replay up to offset {offset} failed: the view's log ends before it; try \
+                     again, and restore the log if it stays short"
+                );
+                return Err(Error::unavailable(message));
             }
             self.take().await?;
         }

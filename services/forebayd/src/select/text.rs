@@ -80,21 +80,17 @@ fn scalar_of(text: &str, scalar: ScalarType) -> Option<Value> {
 
 /// An event to print.
 struct Line<'a> {
-    event: v1::SelectedEvent,
+    event: v1::Event,
     key: Value,
-    columns: &'a [v1::SelectedColumn],
+    columns: &'a [v1::EventColumn],
     values: Document,
 }
 
 /// Names printed before the columns, in this order.
-const HEAD: [&str; 6] = ["key", "time", "append_time", "partition", "offset", "place"];
+const HEAD: [&str; 6] = ["key", "time", "append_time", "partition", "offset", "index_in_entry"];
 
 impl<'a> Line<'a> {
-    fn of(
-        mut event: v1::SelectedEvent,
-        key_type: KeyType,
-        columns: &'a [v1::SelectedColumn],
-    ) -> Result<Self> {
+    fn of(mut event: v1::Event, key_type: KeyType, columns: &'a [v1::EventColumn]) -> Result<Self> {
         let mut values = Document::new(None, None);
         set_fields(&mut values, std::mem::take(&mut event.columns))?;
         Ok(Self { key: key_type.value(&event.key)?, event, columns, values })
@@ -108,7 +104,7 @@ impl<'a> Line<'a> {
             Value::Timestamp(self.event.append_time_us),
             number(self.event.partition.into()),
             number(self.event.offset),
-            number(self.event.place.into()),
+            number(self.event.index_in_entry.into()),
         ]
     }
 }
@@ -190,7 +186,7 @@ pub(super) fn csv(answer: v1::SelectEventsResponse, key_type: KeyType) -> Result
     let mut lines = vec![row(HEAD.into_iter().chain(names))?];
     for event in answer.events {
         let line = Line::of(event, key_type, &answer.columns)?;
-        let value = |column: &v1::SelectedColumn| line.values.value(FieldId(column.id));
+        let value = |column: &v1::EventColumn| line.values.value(FieldId(column.id));
         let head = line.head();
         let cells = head.iter().map(Some).chain(line.columns.iter().map(value)).map(cell);
         lines.push(row(cells.collect::<Result<Vec<_>>>()?)?);

@@ -100,7 +100,13 @@ impl Drop for Daemon {
 
 /// Returns the error with which forebayd refuses these arguments.
 pub fn refused(arguments: &[&str]) -> String {
-    let output = Command::new(FOREBAYD).args(arguments).output().unwrap();
+    refused_with(arguments, &[])
+}
+
+/// Works like [`refused`], with additional environment variables.
+pub fn refused_with(arguments: &[&str], variables: &[(String, String)]) -> String {
+    let variables = variables.iter().cloned();
+    let output = Command::new(FOREBAYD).args(arguments).envs(variables).output().unwrap();
     assert!(!output.status.success(), "{arguments:?} was taken");
     String::from_utf8(output.stderr).unwrap()
 }

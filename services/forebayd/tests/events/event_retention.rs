@@ -17,7 +17,7 @@ use crate::{LOOK_EVERY, World, after, all_of, client, orders, select};
 async fn numbers(address: &str, ask: &v1::SelectEventsRequest) -> BTreeMap<i64, (u32, u64)> {
     let answer = select(address, ask).await.unwrap();
     let id = answer.columns.iter().find(|column| column.name == "n").unwrap().id;
-    let number = |event: &v1::SelectedEvent| {
+    let number = |event: &v1::Event| {
         let field = event.columns.iter().find(|field| field.field == id).unwrap();
         match field.value.clone().unwrap().try_into().unwrap() {
             Value::Int64(n) => (n, (event.partition, event.offset)),
@@ -104,7 +104,8 @@ async fn apply_view(address: &str) {
     let declaration = "apiVersion: forebay/v1\nkind: FeatureView\nname: by_city\n\
                        source: orders\nentity: [city]\nwindows:\n  all: \
                        unbounded\nfeatures:\n  orders: {count: '*'}\n";
-    let request = v1::ApplyViewRequest { declaration: declaration.to_owned(), dry_run: false };
+    let request =
+        v1::ApplyViewRequest { declaration: declaration.to_owned(), dry_run: false, first_line: 1 };
     WriterClient::new(endpoint.connect_lazy()).apply_view(request).await.unwrap();
 }
 

@@ -50,7 +50,7 @@ pub async fn insert(store: &Store, orders: &[Order]) -> Token {
 /// Returns an event's columns by name.
 fn columns(
     answer: &v1::SelectEventsResponse,
-    event: &v1::SelectedEvent,
+    event: &v1::Event,
 ) -> BTreeMap<String, Option<Value>> {
     let name = |id: u32| answer.columns.iter().find(|it| it.id == id).unwrap().name.clone();
     let value = |field: &v1::DocumentField| {
@@ -60,7 +60,7 @@ fn columns(
     event.columns.iter().map(value).collect()
 }
 
-fn number(answer: &v1::SelectEventsResponse, event: &v1::SelectedEvent) -> i64 {
+fn number(answer: &v1::SelectEventsResponse, event: &v1::Event) -> i64 {
     match columns(answer, event).get("n") {
         Some(Some(Value::Int64(n))) => *n,
         other => panic!("{other:?}"),

@@ -14,9 +14,10 @@ use forebay_entries::CatalogFollower;
 use forebay_log::disk::RealDisk;
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, ReadLimit};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
-use forebay_runtime::ServiceContext;
+use forebay_runtime::{RoleServices, ServiceContext};
 use forebayd::{Node, NodeParts};
 use tokio::net::TcpListener;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -47,7 +48,7 @@ async fn jumping_clock_moves_partition_time_only_forward() {
     let node = Node::start(parts).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let server = Server::builder().add_routes(node.routes());
+    let server = Server::builder().add_routes(node.add_to(Routes::default()));
     let server = tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
     let spec = StoreSpec::documents("users", KeyType::String, 1).field("count", FieldType::INT64);

@@ -44,16 +44,15 @@ impl FaultCounters {
     }
 
     fn decide(&self, call: &ObjectCall, dice: &mut SeededRng) -> Option<ObjectFault> {
-        // Only the check of a start lists by folders, and a node whose check fails does not start.
-        if call.target.contains("delimiter=") {
-            return None;
-        }
         let is_of_chunk = call.target.contains("/chunks/");
         if !dice.chance(if is_of_chunk { PERCENT_OF_CHUNKS } else { PERCENT }) {
             return None;
         }
         let fault = *dice.pick(&FAULTS);
         let is_possible = match fault {
+            // Only the check of a start lists by folders. A node that is refused there does not
+            // start: it has no permission.
+            ObjectFault::Refused => !call.target.contains("delimiter="),
             ObjectFault::Cut => call.method == "GET",
             // Changed listings are excluded, since no hash protects them as it protects all other
             // data.

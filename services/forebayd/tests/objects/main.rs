@@ -1,10 +1,11 @@
 //! Nodes and readers as processes, on a real object store: over a bad connection, with wrong
-//! listings, and with readers that are killed while they fetch.
+//! listings, with readers that are killed while they fetch, and with starts during an outage.
 
 mod bad_way;
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod killed_readers;
+mod start;
 #[path = "../users/mod.rs"]
 mod users;
 mod wrong_lists;

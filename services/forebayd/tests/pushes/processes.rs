@@ -186,11 +186,13 @@ async fn versions_command_lists_activates_rolls_back_and_drops() {
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     };
     let refused = version(&["rollback"]).unwrap_err();
-    assert!(refused.contains("no version before the live one"), "{refused}");
+    assert!(refused.contains("no earlier live version"), "{refused}");
     let output = push(&node.address, &[files.parts(2).to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(version(&["list"]).unwrap(), "1\n2  live\n");
     assert_eq!(version(&["rollback"]).unwrap(), "1  live\n2\n");
+    assert_eq!(version(&["rollback"]).unwrap(), "1\n2  live\n");
+    assert_eq!(version(&["activate", "1"]).unwrap(), "1  live\n2\n");
     assert_eq!(version(&["activate", "2"]).unwrap(), "1\n2  live\n");
     assert_eq!(version(&["drop", "1"]).unwrap(), "2  live\n");
 }

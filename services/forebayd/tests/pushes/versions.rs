@@ -10,15 +10,17 @@ use forebay::reads::{CheckpointOptions, ReadOptions};
 use forebay::schema::{Alteration, FieldSpec, FieldType, KeyValue, StoreOptions, Value};
 use forebay::writes::{Token, WriteResult};
 use forebay::{Reader, ReaderOptions, Store};
-use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::outcome::ConditionOutcome;
 use forebay_core::versions::VersionNumber;
+use forebay_core::{Error, ErrorCode};
 use forebay_entries::CatalogFollower;
 use forebay_log::faulty::{FaultRates, FaultyLog};
-use forebay_snapshot_service::{PushParts, PushProgress, PushResult, SnapshotOptions};
+use forebay_snapshot_service::{
+    PushParts, PushProgress, PushResult, ReplicatorLocator, SnapshotOptions,
+};
 
 use crate::files::{Files, ROWS, expected};
 use crate::served_node::{ServedNode, is_caught_up};
@@ -393,6 +395,78 @@ async fn versions_survive_restarts_and_are_removed_one_after_another() {
     assert_eq!(live.code(), ErrorCode::InvalidArgument, "{live}");
     parts.drop_version("users", VersionNumber(3)).await.unwrap();
     assert_eq!(live_of(&parts), (4, vec![4]));
+}
+
+/// The address of the only replicator, until the replicator is lost.
+struct LosableReplicator {
+    address: String,
+    is_lost: AtomicBool,
+}
+
+#[tonic::async_trait]
+impl ReplicatorLocator for LosableReplicator {
+    async fn address(&self, at: PartitionRef) -> forebay_core::Result<String> {
+        if self.is_lost.load(Ordering::SeqCst) {
+            let lost = Error::unavailable("the replicator is lost; try again");
+            return Err(lost.with_partition(at.partition));
+        }
+        Ok(self.address.clone())
+    }
+}
+
+/// Kills a push after its version is in the definition and before the version is live.
+async fn leave_version(parts: &PushParts, address: &str, ask: Push) {
+    let (address, is_lost) = (address.to_owned(), AtomicBool::new(false));
+    let replicator = Arc::new(LosableReplicator { address, is_lost });
+    let mut killed = parts.clone();
+    killed.service.replicators = replicator.clone();
+    let tell = move |told: PushProgress| {
+        if told.partitions_done == PARTITIONS {
+            replicator.is_lost.store(true, Ordering::SeqCst);
+        }
+    };
+    let before = live_of(parts).1;
+    let push_task = tokio::spawn(async move { killed.push(&ask, tell).await });
+    let wait = async {
+        while live_of(parts).1 == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("the version is not in the definition");
+    push_task.abort();
+    assert!(push_task.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rollback_activates_the_version_that_was_live_before() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    let refused = parts.rollback_version("users").await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::NotFound, "{refused}");
+    let value = |version: u32| format!("version {version}");
+    let file = |version| {
+        let text = format!("id,name\nann,{}\n", value(version));
+        files.text(&format!("{version}.csv"), &text)
+    };
+    for version in 2..4 {
+        parts.push(&replace(&file(version)), quiet).await.unwrap();
+    }
+    assert_eq!(live_of(&parts), (3, vec![2, 3]));
+    leave_version(&parts, &served.address, replace(&file(4))).await;
+    assert_eq!(live_of(&parts), (3, vec![2, 3, 4]));
+    // Version 4 was never live. The second rollback returns to the version that the first one left.
+    for live in [2, 3, 2] {
+        let versions = parts.rollback_version("users").await.unwrap();
+        assert_eq!(versions.live().number, VersionNumber(live));
+        assert_eq!(live_of(&parts), (live, vec![2, 3, 4]));
+        shards_answer(&store, "ann", Some(Some(Value::String(value(live))))).await;
+    }
+    parts.drop_version("users", VersionNumber(3)).await.unwrap();
+    let refused = parts.rollback_version("users").await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::NotFound, "{refused}");
+    assert_eq!(live_of(&parts), (2, vec![2, 4]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

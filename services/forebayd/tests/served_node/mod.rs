@@ -12,7 +12,7 @@ use forebay_core::clock::{Clock, SystemClock};
 use forebay_core::entropy::SystemEntropy;
 use forebay_log::ChangeLog;
 use forebay_reader::{Phase, ReaderStatus};
-use forebay_runtime::ServiceContext;
+use forebay_runtime::{RoleServices, ServiceContext};
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::SnapshotStore;
 use forebayd::{Node, NodeParts};
@@ -20,6 +20,7 @@ use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -66,7 +67,7 @@ impl ServedNode {
         let node = Node::start(parts).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let server = Server::builder().add_routes(node.routes());
+        let server = Server::builder().add_routes(node.add_to(Routes::default()));
         let serving = server.serve_with_incoming(TcpIncoming::from(listener));
         let server = tokio::spawn(async { drop(serving.await) });
         Self { node, shards: resources, server: Some(server), address }

@@ -133,7 +133,7 @@ async fn snapshot_after_unreadable_manifests_is_whole() {
     let mut expected = ExpectedDocuments::new();
     write(&store, &mut expected, 0..KEYS, 0).await;
     snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
-    drop(kept);
+    kept.stop().await;
     for name in world.objects.names().await.iter().filter(|name| name.ends_with(".manifest")) {
         damage(&world, name).await;
     }

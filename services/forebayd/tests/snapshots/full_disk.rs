@@ -233,6 +233,29 @@ fn is_full(told: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_starts_with_a_full_store_and_builds_once_there_is_space() {
+    let Some(disk) = SmallDisk::mount_without_room() else {
+        let test = "full_disk::node_starts_with_a_full_store_and_builds_once_there_is_space";
+        return run_again_where_mounting_is_permitted(test);
+    };
+    let data = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", disk.path().join("snapshots").display());
+    let own = ["--data-dir", data.path().to_str().unwrap(), "--durability", "buffered"];
+    let to = ["--snapshots", &url, "--snapshot-interval", "1s"];
+    let node = Daemon::start(&[&own[..], &to].concat(), "127.0.0.1:0");
+    let said = node.said();
+    let is_told = |line: &str| line.contains("folder not usable yet") && is_full(line);
+    assert!(said.lines().any(is_told), "{said}");
+    let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
+    let (store, at) = made(&client).await;
+    put(&store, 0..DOCUMENTS / 10).await;
+
+    disk.make_room();
+    let snapshots = SnapshotStore::open(&url).unwrap().partition(at);
+    eventually("a snapshot", async || held(&snapshots).await >= DOCUMENTS as u64 / 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn store_on_a_full_disk_refuses_builds_whole_and_accepts_them_later() {
     let Some(disk) = SmallDisk::mount(OBJECTS_DISK_BYTES) else {
         let test = "full_disk::\

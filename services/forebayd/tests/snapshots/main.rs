@@ -132,8 +132,9 @@ async fn readers_and_shards_load_snapshots_if_the_log_is_trimmed() {
     drop(bare);
 
     // The shards are lost with their disk.
+    kept.stop().await;
     served.end().await;
-    drop((served, kept, begun));
+    drop((served, begun));
     let other = tempfile::tempdir().unwrap();
     let (served, _kept) = world.start(other.path(), Duration::from_secs(3_600)).await;
     let replica = served.replica(store.definition().store, is_caught_up).await;
@@ -189,6 +190,28 @@ async fn deltas_are_folded_into_an_image_and_expired_snapshots_are_removed() {
     gone.unwrap_or_else(|_| panic!("nothing goes: {:?}", kept.counts()));
     let token = write(&store, &mut expected, 0..100, 77).await;
     assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..2_100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_maintenance_requests_nothing_more() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, kept) = world.start(data.path(), Duration::from_millis(10)).await;
+    let store = made(&served.client().await).await;
+    let mut expected = ExpectedDocuments::new();
+    write(&store, &mut expected, 0..3_000, 0).await;
+    snapshots(&world.store, &store, |_| true).await;
+    // The stop interrupts builds.
+    write(&store, &mut expected, 0..3_000, 1).await;
+    kept.stop().await;
+    let built = kept.counts().snapshots_built;
+    write(&store, &mut expected, 0..100, 2).await;
+    let calls = world.objects.calls();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(world.objects.calls(), calls);
+    assert_eq!(kept.counts().snapshots_built, built);
+    // A second stop has nothing to end.
+    kept.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

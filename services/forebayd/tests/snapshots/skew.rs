@@ -61,8 +61,9 @@ async fn clock_jumps_cost_no_valid_snapshot_and_no_written_document() {
     assert!(kept.counts().chunks_removed > 0, "{:?}", kept.counts());
 
     // Only the snapshots and the logs after them remain.
+    kept.stop().await;
     served.end().await;
-    drop((served, kept));
+    drop(served);
     let other = tempfile::tempdir().unwrap();
     let (served, _kept) = start(other.path()).await;
     let replica = served.replica(store.definition().store, is_caught_up).await;

@@ -89,7 +89,7 @@ impl World {
             };
             tokio::time::timeout(LONG, wait).await.expect("no snapshot is made");
         }
-        drop(kept);
+        kept.stop().await;
     }
 
     async fn compared_store(&self) -> ComparedStore {

@@ -86,7 +86,7 @@ impl ViewClients {
 
     async fn apply(&self, declaration: &str) {
         let declaration = declaration.to_owned();
-        let request = v1::ApplyViewRequest { declaration, dry_run: false };
+        let request = v1::ApplyViewRequest { declaration, dry_run: false, first_line: 1 };
         self.writer.clone().apply_view(request).await.unwrap();
     }
 

@@ -10,11 +10,12 @@ use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_features_service::FeatureShards;
 use forebay_log::{ChangeLog, MemoryLog};
-use forebay_runtime::ServiceContext;
+use forebay_runtime::{RoleServices, ServiceContext};
 use forebay_shard::{Resources, ShardDirectory};
 use forebayd::{Node, NodeParts};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -52,7 +53,7 @@ impl LocalNode {
         let node = Node::start(parts).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let server = Server::builder().add_routes(node.routes());
+        let server = Server::builder().add_routes(node.add_to(Routes::default()));
         let serving = server.serve_with_incoming(TcpIncoming::from(listener));
         let server = tokio::spawn(async { drop(serving.await) });
         Self { node, server, address }

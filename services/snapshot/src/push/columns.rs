@@ -203,40 +203,24 @@ fn no_field(name: &str, definition: &Definition) -> Error {
 
 /// Returns the Arrow type for the values of a field, for a column of type `from`.
 pub(crate) fn arrow_type(field_type: FieldType, from: &DataType) -> DataType {
-    let item = |of: DataType| Arc::new(Field::new_list_field(of, true));
     match field_type {
-        FieldType::Scalar(scalar) => arrow_scalar(scalar, from),
-        FieldType::List(scalar) => {
-            DataType::List(item(arrow_scalar(scalar, item_type(from).unwrap_or(&DataType::Null))))
+        FieldType::Scalar(ScalarType::Timestamp) => timestamp_type(from),
+        FieldType::List(ScalarType::Timestamp) => {
+            let item = timestamp_type(item_type(from).unwrap_or(&DataType::Null));
+            DataType::List(Arc::new(Field::new_list_field(item, true)))
         }
-        FieldType::Vector(component, length) => {
-            let component = match component {
-                VectorType::F32 => DataType::Float32,
-                VectorType::F16 => DataType::Float16,
-                VectorType::I8 => DataType::Int8,
-            };
-            DataType::FixedSizeList(item(component), length.into())
-        }
+        other => forebay_arrow::arrow_type(other),
     }
 }
 
-fn arrow_scalar(scalar: ScalarType, from: &DataType) -> DataType {
-    match scalar {
-        ScalarType::Bool => DataType::Boolean,
-        ScalarType::Int32 => DataType::Int32,
-        ScalarType::Int64 => DataType::Int64,
-        ScalarType::Float32 => DataType::Float32,
-        ScalarType::Float64 => DataType::Float64,
-        ScalarType::String => DataType::Utf8,
-        ScalarType::Bytes => DataType::Binary,
-        // A time zone only affects the display: all times count from the same epoch.
-        ScalarType::Timestamp => match from {
-            DataType::Timestamp(_, zone) => {
-                DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
-            }
-            _ => DataType::Timestamp(TimeUnit::Microsecond, None),
-        },
-    }
+/// Returns the type of times, in the time zone of `from`, which only affects the display: all times
+/// count from the same epoch.
+fn timestamp_type(from: &DataType) -> DataType {
+    let zone = match from {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    };
+    DataType::Timestamp(TimeUnit::Microsecond, zone)
 }
 
 fn item_type(list: &DataType) -> Option<&DataType> {

@@ -1,5 +1,5 @@
-//! Operations on the pushed versions of stores: push files, list the versions, activate one, drop
-//! one.
+//! Operations on the pushed versions of stores: push files, list the versions, activate one, roll
+//! back, drop one.
 
 use std::sync::OnceLock;
 
@@ -81,7 +81,7 @@ impl PushParts {
     }
 
     /// Activates a version of a store's documents: reads answer from it as soon as its replicas
-    /// have caught up. A rollback activates the previous version.
+    /// have caught up.
     ///
     /// # Errors
     /// `NotFound` for an unknown version, `Conflict` while writes are paused for a version; else as
@@ -92,6 +92,16 @@ impl PushParts {
         number: VersionNumber,
     ) -> Result<StoreVersions> {
         version_admin::activate_version(&self.service, store, number).await
+    }
+
+    /// Activates the version of a store's documents that was live before the live one. A second
+    /// rollback returns to the version that the first one left.
+    ///
+    /// # Errors
+    /// `NotFound` without such a version, `Conflict` while writes are paused for a version; else as
+    /// the log.
+    pub async fn rollback_version(&self, store: &str) -> Result<StoreVersions> {
+        version_admin::rollback_version(&self.service, store).await
     }
 
     /// Drops a version of a store's documents, and all of its data.

@@ -56,7 +56,7 @@ impl Pushes for PushService {
                 store_id: pushed.store.0,
                 documents: pushed.documents,
                 version: pushed.version.0,
-                flipped: pushed.changed_outcomes.iter().map(changed_outcome).collect(),
+                changed_outcomes: pushed.changed_outcomes.iter().map(changed_outcome).collect(),
             };
             Ok(v1::PushFilesResponse { pushed: Some(pushed), ..to_wire(last.into_inner()) })
         }))
@@ -81,6 +81,15 @@ impl Pushes for PushService {
         Ok(Response::new(v1::ActivateVersionResponse { versions }))
     }
 
+    async fn rollback_version(
+        &self,
+        request: Request<v1::RollbackVersionRequest>,
+    ) -> Result<Response<v1::RollbackVersionResponse>, Status> {
+        let v1::RollbackVersionRequest { store } = request.into_inner();
+        let versions = versions_message(&store, self.0.rollback_version(&store).await)?;
+        Ok(Response::new(v1::RollbackVersionResponse { versions }))
+    }
+
     async fn drop_version(
         &self,
         request: Request<v1::DropVersionRequest>,
@@ -100,14 +109,14 @@ fn versions_message(
     Ok(Some((&versions).into()))
 }
 
-fn changed_outcome(change: &ChangedOutcome) -> v1::FlippedChange {
+fn changed_outcome(change: &ChangedOutcome) -> v1::ChangedOutcome {
     let ChangedOutcome { partition, outcome } = change;
-    v1::FlippedChange {
+    v1::ChangedOutcome {
         partition: partition.0,
         position: Some(outcome.position.into()),
         client_id: outcome.client.0.to_le_bytes().to_vec().into(),
         sequence: outcome.sequence.0,
-        happened: outcome.condition == ConditionOutcome::Applied,
+        is_applied: outcome.condition == ConditionOutcome::Applied,
     }
 }
 

@@ -201,16 +201,43 @@ async fn go_live(
 mod tests {
     use std::sync::Arc;
 
+    use async_trait::async_trait;
     use forebay_core::ErrorCode;
     use forebay_core::entropy::SeededEntropy;
+    use forebay_core::id::{Offset, PartitionCount, PartitionRef};
     use forebay_log::faulty::FaultRates;
     use forebay_log::{FaultyLog, MemoryLog};
     use tokio::time::Instant;
 
     use super::*;
-    use crate::repartition::fixture::{parts, repartitioned};
+    use crate::context::ReplicatorLocator;
+    use crate::repartition::fixture::{parts, repartitioned, users};
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// A locator that no call may use.
+    struct UnusedLocator;
+
+    #[async_trait]
+    impl ReplicatorLocator for UnusedLocator {
+        async fn address(&self, _at: PartitionRef) -> Result<String> {
+            Err(Error::internal("a replicator was asked before the ends of all logs were read"))
+        }
+    }
+
+    #[tokio::test]
+    async fn ends_of_all_logs_are_read_before_the_first_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = SnapshotParts { replicators: Arc::new(UnusedLocator), ..parts(&folder) };
+        let (start_offsets, three) = (vec![Offset(2), Offset(3)], PartitionCount(3));
+        let definition = users().with_repartitioned_version(StoreId(8), three, start_offsets);
+        let definition = definition.unwrap();
+        let version = definition.versions.newest();
+        // The last partition has no log, so the read of its end fails.
+        parts.context.log.create(version.logs.store, PartitionCount(2)).await.unwrap();
+        let error = await_caught_up(&parts, "users", version).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn replicas_catch_up_during_a_slow_round_of_forwarding() {

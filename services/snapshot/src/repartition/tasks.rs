@@ -43,6 +43,15 @@ impl RepartitionTasks {
             });
         }
     }
+
+    /// Aborts all repartitions, and waits until their tasks have ended.
+    pub(crate) async fn shut_down(&mut self) {
+        self.by_store.values().for_each(JoinHandle::abort);
+        for task in std::mem::take(&mut self.by_store).into_values() {
+            // An aborted task holds what it uses until it has ended.
+            let _ = task.await;
+        }
+    }
 }
 
 impl Drop for RepartitionTasks {

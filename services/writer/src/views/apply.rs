@@ -27,13 +27,15 @@ impl Writer {
     ///
     /// # Errors
     /// `InvalidArgument`, `NotFound` or `LimitExceeded` with the line and the column of the invalid
-    /// part; `Conflict` if another definition came first; else as the log's append.
+    /// part, where the first line of the text has the number `first_line`; `Conflict` if another
+    /// definition came first; else as the log's append.
     pub async fn apply_view(
         &self,
         declaration: &str,
+        first_line: u32,
         is_dry_run: bool,
     ) -> Result<(ApplyEffect, Definition)> {
-        let declaration = Declaration::read(declaration)?;
+        let declaration = Declaration::read(declaration, first_line)?;
         self.catch_up().await?;
         let catalog = self.context.catalog.catalog();
         let Plan { effect, view, store } = self.plan(&catalog, &declaration)?;

@@ -16,7 +16,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::condition;
 use super::feature::{FeatureYaml, feature};
-use super::yaml::{OrderedMap, WordOr, at, located_error, no_yaml};
+use super::yaml::{LocatedError, OrderedMap, WordOr, at, located_error, no_yaml};
 
 /// Version of the words that declarations consist of.
 const API_VERSION: &str = "forebay/v1";
@@ -28,11 +28,13 @@ const KIND: &str = "FeatureView";
 pub(crate) struct Declaration {
     /// The view.
     pub(crate) spec: ViewSpec,
-    places: Places,
+    locations: PartLocations,
+    /// Number of the text's first line in its file.
+    first_line: u32,
 }
 
 #[derive(Debug)]
-struct Places {
+struct PartLocations {
     name: Location,
     source: Location,
     filter: Option<Location>,
@@ -44,68 +46,69 @@ struct Places {
 }
 
 impl Declaration {
-    /// Parses the view that a text declares.
+    /// Parses the view that a text declares. The first line of the text has this number in its
+    /// file; 0 counts as 1.
     ///
     /// # Errors
     /// `InvalidArgument` with line and column of the invalid part, or for a text without a view;
     /// `LimitExceeded` for a text or a condition that is too long.
-    pub(crate) fn read(text: &str) -> Result<Self> {
-        Self::read_if_any(text)?.ok_or_else(no_view)
+    pub(crate) fn read(text: &str, first_line: u32) -> Result<Self> {
+        Self::read_if_any(text, first_line)?.ok_or_else(|| no_view(first_line))
     }
 
-    /// Parses the view that a text declares; returns `None` for an empty document. Line breaks
-    /// before the document count for the lines of errors, but not for the length of the text.
+    /// Parses the view that a text declares; returns `None` for an empty document.
     ///
     /// # Errors
     /// As [`Declaration::read`].
-    pub(super) fn read_if_any(text: &str) -> Result<Option<Self>> {
-        let document = text.trim_start_matches('\n');
-        if document.len() > VIEW_DECLARATION_BYTES_MAX {
-            let (limit, actual) = (VIEW_DECLARATION_BYTES_MAX as u64, document.len() as u64);
+    pub(super) fn read_if_any(text: &str, first_line: u32) -> Result<Option<Self>> {
+        if text.len() > VIEW_DECLARATION_BYTES_MAX {
+            let (limit, actual) = (VIEW_DECLARATION_BYTES_MAX as u64, text.len() as u64);
             return Err(Error::limit_exceeded(
                 "the declaration is too long; shorten the declaration",
                 limit,
                 actual,
             ));
         }
+        let locate = |error: LocatedError| error.in_file(first_line);
         let headers = serde_saphyr::from_multiple::<Spanned<HeaderYaml>>(text);
-        let mut headers = headers.map_err(|error| no_yaml(&error))?.into_iter();
+        let mut headers = headers.map_err(|error| no_yaml(&error, first_line))?.into_iter();
         let Some(header) = headers.next() else { return Ok(None) };
         if let Some(other) = headers.next() {
             let message = "this is a second document; declare each view in a text of its own";
-            return Err(at(other.referenced, message));
+            return Err(locate(at(other.referenced, message)));
         }
-        header.value.check(header.referenced)?;
+        header.value.check(header.referenced).map_err(locate)?;
         let views = serde_saphyr::from_multiple::<ViewYaml>(text);
-        let mut views = views.map_err(|error| no_yaml(&error))?.into_iter();
-        views.next().map(ViewYaml::declaration).transpose()
+        let mut views = views.map_err(|error| no_yaml(&error, first_line))?.into_iter();
+        let view = views.next().map(|view| view.declaration(first_line));
+        view.transpose().map_err(locate)
     }
 
     /// Adds the line and the column of the faulty part to an error.
     pub(crate) fn locate(&self, error: ViewSpecError) -> Error {
         let ViewSpecError { path, error } = error;
-        let of = |places: &[Location], number: usize| places.get(number).copied();
-        let place = match path {
+        let of = |locations: &[Location], number: usize| locations.get(number).copied();
+        let location = match path {
             ViewSpecPath::View => None,
-            ViewSpecPath::Source => Some(self.places.source),
-            ViewSpecPath::Filter => self.places.filter,
-            ViewSpecPath::Join(number) => of(&self.places.joins, number),
-            ViewSpecPath::Entity(number) => of(&self.places.entity, number),
-            ViewSpecPath::ExtraColumn(number) => of(&self.places.extra_columns, number),
-            ViewSpecPath::Feature(number) => of(&self.places.features, number),
-            ViewSpecPath::Materialization => self.places.materialize,
+            ViewSpecPath::Source => Some(self.locations.source),
+            ViewSpecPath::Filter => self.locations.filter,
+            ViewSpecPath::Join(number) => of(&self.locations.joins, number),
+            ViewSpecPath::Entity(number) => of(&self.locations.entity, number),
+            ViewSpecPath::ExtraColumn(number) => of(&self.locations.extra_columns, number),
+            ViewSpecPath::Feature(number) => of(&self.locations.features, number),
+            ViewSpecPath::Materialization => self.locations.materialize,
         };
-        let place = place.unwrap_or(self.places.name);
-        located_error(place, error)
+        let location = location.unwrap_or(self.locations.name);
+        located_error(location, error).in_file(self.first_line)
     }
 }
 
-/// Returns the error of a text that declares no view.
-pub(super) fn no_view() -> Error {
-    Error::invalid_argument(
-        "line 1, column 1: the text declares no view; give its apiVersion, kind, name, source, \
-         entity and features",
-    )
+/// Returns the error of a text that declares no view and whose first line has this number.
+pub(super) fn no_view(first_line: u32) -> Error {
+    let error = Error::invalid_argument(
+        "the text declares no view; give its apiVersion, kind, name, source, entity and features",
+    );
+    error.while_doing(&format!("line {}, column 1", first_line.max(1)))
 }
 
 /// The words of a document that say how to read its other words.
@@ -196,7 +199,7 @@ struct SpanYaml {
 
 impl HeaderYaml {
     /// Refuses a document of another version or kind.
-    fn check(self, start: Location) -> Result<()> {
+    fn check(self, start: Location) -> Result<(), LocatedError> {
         for (word, found, wanted) in
             [("apiVersion", self.api_version, API_VERSION), ("kind", self.kind, KIND)]
         {
@@ -215,15 +218,15 @@ impl HeaderYaml {
 }
 
 impl ViewYaml {
-    fn declaration(self) -> Result<Declaration> {
-        let places_of = |all: &[Spanned<String>]| all.iter().map(|one| one.referenced).collect();
-        let places = Places {
+    fn declaration(self, first_line: u32) -> Result<Declaration, LocatedError> {
+        let locations_of = |all: &[Spanned<String>]| all.iter().map(|one| one.referenced).collect();
+        let locations = PartLocations {
             name: self.name.referenced,
             source: self.source.referenced,
             filter: self.filter.as_ref().map(|filter| filter.referenced),
             joins: self.joins.iter().map(|join| join.referenced).collect(),
-            entity: places_of(&self.entity),
-            extra_columns: places_of(&self.extra_columns),
+            entity: locations_of(&self.entity),
+            extra_columns: locations_of(&self.extra_columns),
             features: self.features.0.iter().map(|(name, _)| name.referenced).collect(),
             materialize: self.materialize.as_ref().map(|materialize| materialize.referenced),
         };
@@ -239,7 +242,7 @@ impl ViewYaml {
             joins: self.joins.into_iter().map(|join| join.value.spec()).collect(),
             entity: values(self.entity),
             extra_columns: values(self.extra_columns),
-            features: self.features.0.into_iter().map(feature).collect::<Result<_>>()?,
+            features: self.features.0.into_iter().map(feature).collect::<Result<_, _>>()?,
             windows: windows(self.windows)?,
             allowed_lateness_us: micros_or(self.allowed_lateness, VIEW_ALLOWED_LATENESS_US)?,
             materialization: self
@@ -247,7 +250,7 @@ impl ViewYaml {
                 .map(|materialize| materialize.value.spec())
                 .transpose()?,
         };
-        Ok(Declaration { spec, places })
+        Ok(Declaration { spec, locations, first_line })
     }
 }
 
@@ -269,7 +272,7 @@ impl JoinYaml {
 }
 
 impl MaterializationYaml {
-    fn spec(self) -> Result<MaterializationSpec> {
+    fn spec(self) -> Result<MaterializationSpec, LocatedError> {
         Ok(MaterializationSpec {
             store: self.store,
             interval_us: micros_or(self.interval, VIEW_MATERIALIZATION_INTERVAL_US)?,
@@ -290,7 +293,9 @@ impl Literal {
 }
 
 /// Converts the named windows; without any, the view covers all time.
-fn windows(windows: Option<OrderedMap<Spanned<WindowYaml>>>) -> Result<Vec<NamedWindow>> {
+fn windows(
+    windows: Option<OrderedMap<Spanned<WindowYaml>>>,
+) -> Result<Vec<NamedWindow>, LocatedError> {
     let Some(OrderedMap(windows)) = windows else {
         return Ok(vec![NamedWindow { name: String::new(), window: Window::Unbounded }]);
     };
@@ -319,7 +324,7 @@ impl WindowYaml {
 }
 
 /// Parses a duration; returns `without` if there is none.
-fn micros_or(text: Option<Spanned<String>>, without: i64) -> Result<i64> {
+fn micros_or(text: Option<Spanned<String>>, without: i64) -> Result<i64, LocatedError> {
     let Some(text) = text else { return Ok(without) };
     micros(&text.value).map_err(|message| at(text.referenced, &message))
 }
@@ -375,7 +380,7 @@ materialize:
                           source: orders\nentity: [key]\nfeatures: {n: {count: '*'}}\n";
 
     fn error(text: &str) -> (ErrorCode, String) {
-        let error = Declaration::read(text).unwrap_err();
+        let error = Declaration::read(text, 1).unwrap_err();
         (error.code(), error.message().to_owned())
     }
 
@@ -389,7 +394,7 @@ materialize:
 
     #[test]
     fn features_and_windows_are_read_in_declaration_order() {
-        let spending = Declaration::read(VIEW).unwrap();
+        let spending = Declaration::read(VIEW, 1).unwrap();
         let ViewSpec { features, windows, joins, .. } = &spending.spec;
         let names: Vec<_> = features.iter().map(|feature| feature.name.as_str()).collect();
         assert_eq!(names, ["orders", "spent", "price", "cities", "latest", "top"]);
@@ -430,13 +435,13 @@ materialize:
 
     #[test]
     fn parts_that_are_left_out_have_defaults() {
-        let totals = Declaration::read(TOTALS).unwrap().spec;
+        let totals = Declaration::read(TOTALS, 1).unwrap().spec;
         assert_eq!(totals.materialization, None);
         assert_eq!(totals.windows[0].window, Window::Unbounded);
         let lateness_us = totals.allowed_lateness_us;
         assert_eq!((lateness_us, totals.partitions), (VIEW_ALLOWED_LATENESS_US, None));
         let last = TOTALS.replace("count: '*'", "last: city");
-        let last = Declaration::read(&last).unwrap().spec;
+        let last = Declaration::read(&last, 1).unwrap().spec;
         assert_eq!(last.features[0].kind, AggregateKind::Last);
     }
 
@@ -489,25 +494,52 @@ materialize:
     }
 
     #[test]
-    fn earlier_word_is_refused_with_the_new_word() {
+    fn unknown_word_is_refused_with_the_known_words() {
         for (from, to, place) in [
             ("\nname:", "\nview:", "line 4, column 1"),
             ("\nentity:", "\ngroup_by:", "line 15, column 1"),
             ("\nallowed_lateness:", "\nlateness:", "line 17, column 1"),
+            ("slide: 1m", "hop: 1m", "line 19, column"),
+            ("approx_quantile:", "quantiles:", "line 25, column"),
             ("  interval:", "  cadence:", "line 31, column 3"),
         ] {
             let message = changed(from, to);
-            let word = |text: &str| text.trim_matches(['\n', ' ', ':']).to_owned();
-            let wanted = format!("{place}: `{}` is unknown; write `{}`", word(to), word(from));
-            assert_eq!(message, wanted);
+            let word = |text: &str| text.trim().split(':').next().unwrap().to_owned();
+            assert!(message.starts_with(place), "{to}: {message}");
+            let (_, advice) = message.split_once("unknown field `").unwrap();
+            let (found, known) = advice.split_once("`, expected one of ").unwrap();
+            assert_eq!(found, word(to));
+            assert!(known.split(", ").any(|known| known == word(from)), "{message}");
         }
-        let message = changed("approx_quantile:", "quantiles:");
-        assert!(message.ends_with("`quantiles` is unknown; write `approx_quantile`"), "{message}");
+    }
+
+    #[test]
+    fn lines_of_errors_count_from_the_first_line() {
+        for (from, to, first_line, place) in [
+            ("partitions: 8", "partitons: 8", 0, "line 6, column 1"),
+            ("partitions: 8", "partitons: 8", 1, "line 6, column 1"),
+            ("partitions: 8", "partitons: 8", 101, "line 106, column 1"),
+            ("kind: FeatureView", "kind: Store", 101, "line 103, column 7"),
+            ("allowed_lateness: 5m", "allowed_lateness: soon", 101, "line 117, column 19"),
+            ("unbounded", "forever", 101, "line 121, column 8"),
+            ("{count: '*'}", "count", 101, "line 123, column 11"),
+            ("1s", "1s\n---\nname: other", 101, "line 133, column 1"),
+            ("{count: '*'}", "count", u32::MAX, "line 4294967317, column 11"),
+        ] {
+            let error = Declaration::read(&VIEW.replacen(from, to, 1), first_line).unwrap_err();
+            assert!(error.message().starts_with(&format!("{place}: ")), "{to}: {error}");
+        }
+        let empty = Declaration::read("", 101).unwrap_err();
+        assert!(empty.message().starts_with("line 101, column 1: "), "{empty}");
+        let error = Error::not_found("it is not there");
+        let view = Declaration::read(VIEW, 101).unwrap();
+        let located = view.locate(ViewSpecError { path: ViewSpecPath::Source, error });
+        assert_eq!(located.message(), "line 105, column 9: it is not there");
     }
 
     #[test]
     fn errors_are_located_at_their_part() {
-        let view = Declaration::read(VIEW).unwrap();
+        let view = Declaration::read(VIEW, 1).unwrap();
         let located = |path| {
             let error = Error::not_found("it is not there").with_field("x");
             let error = view.locate(ViewSpecError { path, error });
@@ -541,7 +573,7 @@ materialize:
         }
         let long = "#".repeat(VIEW_DECLARATION_BYTES_MAX + 1);
         assert_eq!(error(&long).0, ErrorCode::LimitExceeded);
-        let far = "\n".repeat(VIEW_DECLARATION_BYTES_MAX) + TOTALS;
-        assert_eq!(Declaration::read(&far).unwrap().spec.name, "totals");
+        let breaks = "\n".repeat(VIEW_DECLARATION_BYTES_MAX) + TOTALS;
+        assert_eq!(error(&breaks).0, ErrorCode::LimitExceeded);
     }
 }

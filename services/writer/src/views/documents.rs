@@ -14,8 +14,9 @@ pub struct ViewDocument {
     pub number: usize,
     /// Name of the view.
     pub name: String,
-    /// The declaration, after as many line breaks as precede it in the file: errors then have the
-    /// lines of the file.
+    /// Number of the declaration's first line in the file.
+    pub first_line: u32,
+    /// The declaration.
     pub text: String,
 }
 
@@ -41,9 +42,9 @@ pub fn read_view_documents(file: &[u8]) -> Result<Vec<ViewDocument>> {
     let advice = "the file has too many documents; divide the file";
     within(advice, texts.len(), VIEW_FILE_DOCUMENTS_MAX)?;
     let mut documents: Vec<ViewDocument> = Vec::new();
-    for (line, text) in texts {
-        let (number, text) = (documents.len() + 1, "\n".repeat(line) + text);
-        let declaration = Declaration::read_if_any(&text);
+    for (first_line, text) in texts {
+        let number = documents.len() + 1;
+        let declaration = Declaration::read_if_any(text, first_line);
         let declaration = declaration.map_err(|error| in_document(number, error))?;
         let Some(declaration) = declaration else { continue };
         let name = declaration.spec.name.clone();
@@ -56,9 +57,9 @@ pub fn read_view_documents(file: &[u8]) -> Result<Vec<ViewDocument>> {
             let error = declaration.locate(ViewSpecError { path: ViewSpecPath::View, error });
             return Err(in_document(number, error));
         }
-        documents.push(ViewDocument { number, name, text });
+        documents.push(ViewDocument { number, name, first_line, text: text.to_owned() });
     }
-    if documents.is_empty() { Err(no_view()) } else { Ok(documents) }
+    if documents.is_empty() { Err(no_view(1)) } else { Ok(documents) }
 }
 
 fn within(advice: &str, found: usize, limit: usize) -> Result<()> {
@@ -72,13 +73,25 @@ fn in_document(number: usize, error: Error) -> Error {
     error.while_doing(&format!("document {number}"))
 }
 
-/// Splits a file before each separator; returns each document with the number of lines before it.
-fn split(file: &str) -> Vec<(usize, &str)> {
-    let mut starts = vec![(0, 0)];
+/// Splits a file before each separator, or before the directives above it; returns each document
+/// with the number of its first line.
+fn split(file: &str) -> Vec<(u32, &str)> {
+    let mut starts = vec![(1, 0)];
     let mut at = 0;
-    for (line, text) in file.split_inclusive('\n').enumerate() {
-        if line > 0 && is_separator(text) {
-            starts.push((line, at));
+    // Only comments and directives have followed the start of the file or the end of a document.
+    let mut is_prefix = true;
+    let mut directives = None;
+    for (line, text) in (1..).zip(file.split_inclusive('\n')) {
+        if is_marker(text, "---") {
+            let start = directives.take().unwrap_or((line, at));
+            starts.extend((start.1 > 0).then_some(start));
+            is_prefix = false;
+        } else if is_marker(text, "...") {
+            (is_prefix, directives) = (true, None);
+        } else if is_prefix && text.starts_with('%') {
+            directives.get_or_insert((line, at));
+        } else if !is_comment(text) {
+            (is_prefix, directives) = (false, None);
         }
         at += text.len();
     }
@@ -86,10 +99,17 @@ fn split(file: &str) -> Vec<(usize, &str)> {
     starts.iter().zip(ends).map(|((line, from), to)| (*line, &file[*from..to])).collect()
 }
 
-/// Returns whether a line separates documents. No YAML text has such a line inside a document.
-fn is_separator(line: &str) -> bool {
-    let rest = line.strip_prefix("---");
+/// Returns whether a line is a marker of YAML: `---` separates documents, `...` ends one. No YAML
+/// text has such a line inside a document.
+fn is_marker(line: &str, marker: &str) -> bool {
+    let rest = line.strip_prefix(marker);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+}
+
+/// Returns whether a line is empty or only a comment.
+fn is_comment(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#')
 }
 
 #[cfg(test)]
@@ -117,9 +137,11 @@ mod tests {
         let named: Vec<_> = documents.iter().map(|one| (one.number, one.name.as_str())).collect();
         assert_eq!(named, [(1, "a"), (2, "b"), (3, "c")]);
         assert_eq!(documents[0].text, view("a"));
-        assert_eq!(documents[1].text, format!("{}---\n{}", "\n".repeat(6), view("b")));
-        for document in &documents {
-            assert_eq!(Declaration::read(&document.text).unwrap().spec.name, document.name);
+        assert_eq!(documents[1].text, format!("---\n{}", view("b")));
+        let first_lines: Vec<_> = documents.iter().map(|one| one.first_line).collect();
+        assert_eq!(first_lines, [1, 7, 14]);
+        for ViewDocument { name, first_line, text, .. } in &documents {
+            assert_eq!(Declaration::read(text, *first_line).unwrap().spec.name, *name);
         }
         let error = documents[2].locate(Error::not_found("line 16, column 7: no such stream"));
         assert_eq!(error.message(), "document 3: line 16, column 7: no such stream");
@@ -134,6 +156,32 @@ mod tests {
         assert_eq!(named, [(1, "a"), (2, "b")]);
         for file in ["", "\n", "# Nothing.\n", "---\n---\n"] {
             assert!(error(file).1.contains("declares no view"), "{file:?}");
+        }
+    }
+
+    #[test]
+    fn directives_belong_to_the_document_below_them() {
+        let (a, b) = (view("a"), view("b"));
+        let directives = "# The next.\n%YAML 1.2\n%TAG !f! tag:forebay,2026:\n";
+        for (file, wanted) in [
+            (format!("%YAML 1.2\n---\n{a}---\n{b}"), vec![("a", 1), ("b", 9)]),
+            (format!("{directives}\n---\n{a}"), vec![("a", 2)]),
+            (format!("---\n{a}...\n{directives}---\n{b}"), vec![("a", 1), ("b", 10)]),
+            (format!("{a}...\n...\n%YAML 1.2\n---\n{b}...\n"), vec![("a", 1), ("b", 9)]),
+        ] {
+            let documents = read_view_documents(file.as_bytes()).unwrap();
+            let found = documents.iter().map(|one| (one.name.as_str(), one.first_line));
+            assert_eq!(found.collect::<Vec<_>>(), wanted, "{file}");
+        }
+        for (file, place) in [
+            (format!("%YAML 2.0\n---\n{a}"), "document 1: line 1, column "),
+            (format!("%YAML 1.2\n{a}"), "document 1: line 2, column "),
+            (format!("{a}%YAML 1.2\n---\n{b}"), "document 1: line 7, column "),
+            (format!("{a}...\n%YAML 2.0\n---\n{b}"), "document 2: line 8, column "),
+        ] {
+            let (code, message) = error(&file);
+            assert_eq!(code, ErrorCode::InvalidArgument);
+            assert!(message.starts_with(place), "{file}: {message}");
         }
     }
 

@@ -1,11 +1,10 @@
 //! Features of a declaration: aggregates with their columns and parameters.
 
-use forebay_core::Result;
 use forebay_core::view::{AggregateKind, DISTINCT_LG_K, FeatureSpec, QUANTILES_K, TOP_LG_COUNTERS};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::yaml::{WordOr, at};
+use super::yaml::{LocatedError, WordOr, at};
 
 /// Column of an aggregate that counts every event.
 const EVERY_EVENT: &str = "*";
@@ -45,8 +44,8 @@ pub(super) struct AggregateYaml {
 /// `InvalidArgument` with line and column of an invalid aggregate.
 pub(super) fn feature(
     (name, yaml): (Spanned<String>, Spanned<FeatureYaml>),
-) -> Result<FeatureSpec> {
-    let place = yaml.referenced;
+) -> Result<FeatureSpec, LocatedError> {
+    let location = yaml.referenced;
     let kind = match yaml.value.0 {
         Ok(word) => Err(format!(
             "`{word}` is no feature; write {{AGGREGATE: COLUMN}}, such as {{sum: price}} or \
@@ -54,7 +53,7 @@ pub(super) fn feature(
         )),
         Err(aggregate) => aggregate.kind(),
     };
-    let (kind, input) = kind.map_err(|message| at(place, &message))?;
+    let (kind, input) = kind.map_err(|message| at(location, &message))?;
     Ok(FeatureSpec { name: name.value, kind, input })
 }
 

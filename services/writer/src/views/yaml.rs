@@ -9,26 +9,6 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-/// Words of earlier declarations, and the words that replaced them.
-const RENAMED_WORDS: [(&str, &str); 16] = [
-    ("view", "name"),
-    ("stream", "source"),
-    ("filter", "where"),
-    ("lookups", "joins"),
-    ("group_by", "entity"),
-    ("keep", "extra_columns"),
-    ("lateness", "allowed_lateness"),
-    ("hop", "slide"),
-    ("last_n", "last"),
-    ("distinct_count", "approx_count_distinct"),
-    ("bounds", "confidence_stddevs"),
-    ("quantiles", "approx_quantile"),
-    ("ranks", "q"),
-    ("emit", "materialize"),
-    ("cadence", "interval"),
-    ("grace", "expiry_grace"),
-];
-
 /// A word, or a map.
 pub(super) struct WordOr<T>(pub(super) std::result::Result<String, T>);
 
@@ -89,36 +69,49 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for WordOr<T> {
     }
 }
 
-/// Converts a parser error to the form of all other errors.
-pub(super) fn no_yaml(error: &serde_saphyr::Error) -> Error {
+/// An error at a location of a text, which may be a part of a file.
+pub(super) struct LocatedError {
+    location: Location,
+    error: Error,
+}
+
+impl LocatedError {
+    /// Adds line and column in the file to the error; the first line of the text has this number.
+    pub(super) fn in_file(self, first_line: u32) -> Error {
+        let Self { location, error } = self;
+        let line = lines_before(first_line).saturating_add(location.line());
+        error.while_doing(&format!("line {line}, column {}", location.column()))
+    }
+}
+
+/// Converts a parser error to the form of all other errors. The first line of the text has this
+/// number in its file.
+pub(super) fn no_yaml(error: &serde_saphyr::Error, first_line: u32) -> Error {
+    let options = serde_saphyr::render_options! { line_offset: lines_before(first_line) };
     // The lines after the first one are an excerpt of the text.
-    let said = error.to_string();
-    let first = said.lines().next().unwrap_or_default();
+    let text = error.render_with_options(options);
+    let first = text.lines().next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
     let message = match first.split_once(": ") {
-        Some((place, message)) if place.starts_with("line ") => message,
+        Some((prefix, message)) if prefix.starts_with("line ") => message,
         _ => first,
     };
-    let renamed = renamed_word(message);
-    let message = renamed.as_deref().unwrap_or(message);
     match error.location() {
-        Some(place) => at(place, message),
+        Some(location) => at(location, message).in_file(first_line),
         None => Error::invalid_argument(message),
     }
 }
 
-/// Returns the message for a word of earlier declarations; `None` for every other message.
-fn renamed_word(message: &str) -> Option<String> {
-    let (word, _) = message.strip_prefix("unknown field `")?.split_once('`')?;
-    let (old, new) = RENAMED_WORDS.into_iter().find(|(old, _)| *old == word)?;
-    Some(format!("`{old}` is unknown; write `{new}`"))
+/// Returns the number of lines before a text whose first line has this number; 0 counts as 1.
+fn lines_before(first_line: u32) -> u64 {
+    first_line.saturating_sub(1).into()
 }
 
 /// Adds a location to an error.
-pub(super) fn located_error(place: Location, error: Error) -> Error {
-    error.while_doing(&format!("line {}, column {}", place.line(), place.column()))
+pub(super) fn located_error(location: Location, error: Error) -> LocatedError {
+    LocatedError { location, error }
 }
 
-pub(super) fn at(place: Location, message: &str) -> Error {
-    located_error(place, Error::invalid_argument(message))
+pub(super) fn at(location: Location, message: &str) -> LocatedError {
+    located_error(location, Error::invalid_argument(message))
 }

@@ -93,7 +93,8 @@ async fn views_are_exact_while_their_partitions_change_owners() {
     let spec =
         StoreSpec::stream("orders", KeyType::Int64, 3).field("user", number).field("price", number);
     let store = client(&writer.address).await.create_store(&spec).await.unwrap();
-    let request = v1::ApplyViewRequest { declaration: VIEW.to_owned(), dry_run: false };
+    let request =
+        v1::ApplyViewRequest { declaration: VIEW.to_owned(), dry_run: false, first_line: 1 };
     WriterClient::new(channel(&writer.address)).apply_view(request).await.unwrap();
     let data = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let start = |place: usize| Some(Service::features(PREFIX, data[place].path()));

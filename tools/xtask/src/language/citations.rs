@@ -7,8 +7,9 @@ use std::process::Command;
 use super::exceptions::Violation;
 use super::links;
 use super::prose::{self, Block};
-use super::sources::{SourceFile, each};
+use super::sources::SourceFile;
 use super::tree::{Tree, is_number, normal};
+use crate::parallel::map_parallel;
 use crate::workspace::Workspace;
 
 /// The name of the rule.
@@ -36,7 +37,7 @@ struct BrokenCitation {
 pub fn findings(workspace: &Workspace, sources: &[SourceFile]) -> Result<Vec<Violation>, String> {
     let files = workspace.files()?;
     let tree = Tree::new(&files, sources);
-    let mut findings = each(sources, |source| tree.of_file(source)).concat();
+    let mut findings = map_parallel(sources, |source| tree.of_file(source)).concat();
     let ignored = ignored(workspace, &findings);
     findings.retain(|finding| !ignored.contains(finding.text.trim_end_matches('/')));
     Ok(findings)

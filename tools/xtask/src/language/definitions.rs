@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::declarations::{DeclarationKind, Outline};
 use super::exceptions::Violation;
 use super::outline::outline;
-use super::sources::{SourceFile, each};
+use super::sources::SourceFile;
+use crate::parallel::map_parallel;
 
 /// The name of the rule.
 pub const RULE: &str = "one-definition";
@@ -25,7 +26,7 @@ pub fn findings(sources: &[SourceFile]) -> Vec<Violation> {
         heads.map(|folder| folder.trim_end_matches('/')).collect()
     };
     let (crates, packages) = (folders("/Cargo.toml"), folders("/__init__.py"));
-    let read = each(sources, |source| outline(&source.path, &source.text));
+    let read = map_parallel(sources, |source| outline(&source.path, &source.text));
     let paths = sources.iter().map(|source| source.path.as_str());
     let outlines: Vec<(&str, Outline)> = paths.zip(read).collect();
     let tests: BTreeSet<String> =

@@ -4,8 +4,9 @@
 use super::declarations::DeclarationKind;
 use super::exceptions::Violation;
 use super::outline::outline;
-use super::sources::{SourceFile, each};
+use super::sources::SourceFile;
 use super::words::words;
+use crate::parallel::map_parallel;
 
 /// The name of the rule.
 pub const RULE: &str = "type-names";
@@ -14,7 +15,7 @@ const GIVEN: [&str; 6] = ["__init__", "__main__", "build", "lib", "main", "mod"]
 
 /// Returns a finding for each name of a file and each name in it.
 pub fn findings(sources: &[SourceFile]) -> Vec<Violation> {
-    each(sources, of_file).concat()
+    map_parallel(sources, of_file).concat()
 }
 
 fn of_file(source: &SourceFile) -> Vec<Violation> {

@@ -6,8 +6,9 @@ use super::lexer::{Lines, SpanKind, Syntax, spans};
 use super::outline::outline;
 use super::prose;
 use super::sentences::sentences;
-use super::sources::{SourceFile, each};
+use super::sources::SourceFile;
 use super::words::is_starter;
+use crate::parallel::map_parallel;
 
 /// The name of the rule.
 pub const RULE: &str = "subjects";
@@ -18,7 +19,7 @@ const WORDS_MIN: usize = 3;
 
 /// Returns a finding for each sentence.
 pub fn findings(sources: &[SourceFile]) -> Vec<Violation> {
-    each(sources, of_file).concat()
+    map_parallel(sources, of_file).concat()
 }
 
 fn of_file(source: &SourceFile) -> Vec<Violation> {

@@ -67,7 +67,7 @@ struct Half {
     /// Byte offset of the next record in the half.
     end: u64,
     /// Segments that the records of the half name.
-    named: BTreeSet<SegmentName>,
+    segment_names: BTreeSet<SegmentName>,
     dirty: BTreeMap<SegmentName, Dirty>,
     /// Number of dirty segments when the other half was started.
     dirty_at_switch: usize,
@@ -81,8 +81,8 @@ struct Dirty {
 
 impl Half {
     fn new(start: u64) -> Self {
-        let (named, dirty) = (BTreeSet::new(), BTreeMap::new());
-        Self { start, end: HEADER_BLOCK_BYTES as u64, named, dirty, dirty_at_switch: 0 }
+        let (segment_names, dirty) = (BTreeSet::new(), BTreeMap::new());
+        Self { start, end: HEADER_BLOCK_BYTES as u64, segment_names, dirty, dirty_at_switch: 0 }
     }
 
     /// Returns whether the half can take a record of this size about these segments.
@@ -135,7 +135,7 @@ impl Journal {
         self.current.end += bytes as u64;
         for write in waiting {
             let (partition, file) = (write.partition.clone(), write.file.clone());
-            self.current.named.insert(write.segment());
+            self.current.segment_names.insert(write.segment());
             self.current.dirty.insert(write.segment(), Dirty { partition, file });
         }
         Ok(true)
@@ -149,7 +149,7 @@ impl Journal {
 
     /// Returns whether a record contains bytes of a segment.
     pub(super) fn names(&self, segment: SegmentName) -> bool {
-        self.current.named.contains(&segment) || self.other.named.contains(&segment)
+        self.current.segment_names.contains(&segment) || self.other.segment_names.contains(&segment)
     }
 
     /// Syncs dirty segments of the other half until the share that is still dirty is no greater
@@ -160,8 +160,9 @@ impl Journal {
         let bytes_free = self.half_bytes.saturating_sub(self.current.end) as usize;
         let dirty_free = DIRTY_MAX - self.current.dirty.len();
         loop {
-            let (left, all) = (self.other.dirty.len(), self.other.dirty_at_switch);
-            if left * capacity <= all * bytes_free && left * DIRTY_MAX <= all * dirty_free {
+            let (remaining, all) = (self.other.dirty.len(), self.other.dirty_at_switch);
+            if remaining * capacity <= all * bytes_free && remaining * DIRTY_MAX <= all * dirty_free
+            {
                 return Ok(());
             }
             self.sync_dirty_of_other()?;

@@ -51,7 +51,7 @@ pub(in crate::embedded_log) fn replay(
             disk.remove(&path).map_err(|error| io_error("remove", &path, &error))?;
         } else if paths::is_journal(&name) {
             let halves = read_halves(disk, &path)?;
-            let pieces = pieces(&halves).map_err(|(at, how)| damaged(&path, at, how))?;
+            let pieces = pieces(&halves).map_err(|(at, damage)| damaged(&path, at, damage))?;
             rewrite(disk, paths, &path, pieces, &mut replayed.journaled)?;
             replayed.journals.push(path);
         }
@@ -148,7 +148,7 @@ fn pieces([first, second]: &[ReplayHalf; 2]) -> Result<Vec<Piece<'_>>, Damage> {
 }
 
 impl ReplayHalf {
-    fn behind(&self, at: usize) -> &[u8] {
+    fn rest_from(&self, at: usize) -> &[u8] {
         self.bytes.get(at..).unwrap_or_default()
     }
 
@@ -161,7 +161,7 @@ impl ReplayHalf {
         let begin = match self.header {
             Some(header) => header.first,
             None => {
-                let records = self.behind(HEADER_BLOCK_BYTES);
+                let records = self.rest_from(HEADER_BLOCK_BYTES);
                 match Record::decode(records, |sequence| (1..end).contains(&sequence)) {
                     Some(record) => record.sequence,
                     None if records.iter().all(|byte| *byte == 0) => 0,
@@ -187,10 +187,12 @@ impl ReplayHalf {
     ) -> Result<(u64, usize), Damage> {
         let mut at = HEADER_BLOCK_BYTES;
         while next < end
-            && let Some(record) = Record::decode(self.behind(at), |sequence| sequence == next)
+            && let Some(record) = Record::decode(self.rest_from(at), |sequence| sequence == next)
         {
-            let held = record.pieces();
-            pieces.extend(held.ok_or((self.start + at as u64, "a record's pieces are damaged"))?);
+            let record_pieces = record.pieces();
+            pieces.extend(
+                record_pieces.ok_or((self.start + at as u64, "a record's pieces are damaged"))?,
+            );
             at += record.bytes();
             next = next.saturating_add(1);
         }
@@ -200,7 +202,7 @@ impl ReplayHalf {
     /// Returns whether a later record follows anywhere after an offset; if so, the missing record
     /// was durable. Remains of an earlier use of the half have lower numbers.
     fn has_record_after(&self, missing: u64, at: usize) -> bool {
-        let bytes = self.behind(at);
+        let bytes = self.rest_from(at);
         let max = missing.saturating_add((bytes.len() / RECORD_HEADER_BYTES) as u64);
         let is_later = |sequence| missing < sequence && sequence <= max;
         (1..bytes.len()).any(|skipped| {

@@ -93,7 +93,9 @@ pub async fn create(client: &Client, address: &str, ratings: &[Rating]) -> Resul
     let user_ratings = USER_RATINGS.to_owned() + &genres.iter().map(count).collect::<String>();
     let mut writer = WriterClient::connect(address.to_owned()).await?;
     for declaration in [MOVIE_RATINGS.to_owned(), user_ratings, PULSE_COUNTS.to_owned()] {
-        writer.apply_view(v1::ApplyViewRequest { declaration, dry_run: false }).await?;
+        writer
+            .apply_view(v1::ApplyViewRequest { declaration, dry_run: false, first_line: 1 })
+            .await?;
     }
     let stores = ["movies", "probes", "ratings", "pulses", "users", "pulse_values"];
     let views = ["movie_ratings", "user_ratings", "pulse_counts"];

@@ -56,7 +56,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration dropFieldsByPrefix(String prefix) {
-        return ofName(HeaderConstants.ALTER_DROP_BY_PREFIX, prefix, NO_TYPE, "");
+        return ofName(HeaderConstants.ALTER_DROP_FIELDS_BY_PREFIX, prefix, NO_TYPE, "");
     }
 
     /**
@@ -112,8 +112,8 @@ public final class Alteration {
      */
     public static Alteration setRules(
             String name, boolean isRequired, List<?> allowed, @Nullable ColumnIndex index) {
-        FieldSpec named = FieldSpec.of(name, NO_TYPE).allowed(allowed).index(index);
-        FieldSpec rules = isRequired ? named.required() : named;
+        FieldSpec named = FieldSpec.of(name, NO_TYPE);
+        FieldSpec rules = named.required(isRequired).allowed(allowed).index(index);
         return new Alteration(HeaderConstants.ALTER_SET_RULES, rules, "", StoreOptions.DEFAULT);
     }
 

@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * A store's definition at one version: everything that writers and readers need.
  *
- * @param id the store's permanent id
+ * @param storeId the store's permanent id
  * @param name the store's name
  * @param version the version of this definition, from 1
  * @param keyType the type of the primary key
@@ -23,7 +23,7 @@ import org.jspecify.annotations.Nullable;
  * @param fields the live fields, by ascending id
  */
 public record Definition(
-        long id,
+        long storeId,
         String name,
         int version,
         KeyType keyType,
@@ -72,7 +72,7 @@ public record Definition(
     }
 
     static Definition unpack(Unpacker packed) {
-        long id = packed.i64();
+        long storeId = packed.i64();
         String name = packed.text();
         int version = packed.i32();
         KeyType keyType = KeyType.of(packed.i32());
@@ -100,7 +100,7 @@ public record Definition(
             fields.add(unpackField(packed));
         }
         return new Definition(
-                id,
+                storeId,
                 name,
                 version,
                 keyType,

@@ -13,7 +13,7 @@ import java.util.Map;
  * @param appendTime the time at which the log appended the event
  * @param partition the partition
  * @param offset the offset of the event's entry in the partition
- * @param place the event's index in the entry, from 0
+ * @param indexInEntry the event's index in the entry, from 0
  * @param columns the selected columns that the event has, by their current names, including null
  *     columns
  */
@@ -23,7 +23,7 @@ public record Event(
         Instant appendTime,
         int partition,
         long offset,
-        int place,
+        int indexInEntry,
         Document columns) {
 
     /** Unpacks an event; the names are the columns' names, by their ids. */
@@ -33,7 +33,7 @@ public record Event(
         Instant appendTime = Values.instant(packed.i64());
         int partition = packed.i32();
         long offset = packed.i64();
-        int place = packed.i32();
+        int indexInEntry = packed.i32();
         int count = packed.i32();
         Map<String, Values.EncodedValue> columns = new LinkedHashMap<>();
         for (int number = 0; number < count; number++) {
@@ -41,6 +41,6 @@ public record Event(
             columns.put(name, packed.value());
         }
         Document values = Document.ofColumns(columns);
-        return new Event(key, time, appendTime, partition, offset, place, values);
+        return new Event(key, time, appendTime, partition, offset, indexInEntry, values);
     }
 }

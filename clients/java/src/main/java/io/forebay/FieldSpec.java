@@ -4,13 +4,14 @@ package io.forebay;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.List;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A field of a store specification. Immutable; do not change an array that was given to it.
  *
  * <pre>{@code
- * FieldSpec city = FieldSpec.of("city", FieldType.STRING).required().index(ColumnIndex.EXACT);
+ * FieldSpec city = FieldSpec.of("city", FieldType.STRING).required(true).index(ColumnIndex.EXACT);
  * }</pre>
  */
 public final class FieldSpec {
@@ -26,21 +27,42 @@ public final class FieldSpec {
     private final List<?> allowed;
     private final @Nullable ColumnIndex index;
 
-    private FieldSpec(
-            String name,
-            FieldType type,
-            @Nullable Object fallback,
-            @Nullable Duration ttl,
-            boolean isRequired,
-            List<?> allowed,
-            @Nullable ColumnIndex index) {
-        this.name = name;
-        this.type = type;
-        this.fallback = fallback;
-        this.ttl = ttl;
-        this.isRequired = isRequired;
-        this.allowed = allowed;
-        this.index = index;
+    private FieldSpec(Builder builder) {
+        name = builder.name;
+        type = builder.type;
+        fallback = builder.fallback;
+        ttl = builder.ttl;
+        isRequired = builder.isRequired;
+        allowed = builder.allowed;
+        index = builder.index;
+    }
+
+    /** The properties of a field specification before it is created. */
+    private static final class Builder {
+        private final String name;
+        private final FieldType type;
+        private @Nullable Object fallback;
+        private @Nullable Duration ttl;
+        private boolean isRequired;
+        private List<?> allowed = List.of();
+        private @Nullable ColumnIndex index;
+
+        private Builder(String name, FieldType type) {
+            this.name = name;
+            this.type = type;
+        }
+    }
+
+    /** Returns the same field with a change of its properties. */
+    private FieldSpec with(Consumer<Builder> change) {
+        Builder builder = new Builder(name, type);
+        builder.fallback = fallback;
+        builder.ttl = ttl;
+        builder.isRequired = isRequired;
+        builder.allowed = allowed;
+        builder.index = index;
+        change.accept(builder);
+        return new FieldSpec(builder);
     }
 
     /**
@@ -51,7 +73,7 @@ public final class FieldSpec {
      * @return the field specification
      */
     public static FieldSpec of(String name, FieldType type) {
-        return new FieldSpec(name, type, null, null, false, List.of(), null);
+        return new FieldSpec(new Builder(name, type));
     }
 
     /**
@@ -62,7 +84,7 @@ public final class FieldSpec {
      * @return the field specification
      */
     public FieldSpec fallback(@Nullable Object value) {
-        return new FieldSpec(name, type, value, ttl, isRequired, allowed, index);
+        return with(builder -> builder.fallback = value);
     }
 
     /**
@@ -72,16 +94,18 @@ public final class FieldSpec {
      * @return the field specification
      */
     public FieldSpec ttl(@Nullable Duration time) {
-        return new FieldSpec(name, type, fallback, time, isRequired, allowed, index);
+        return with(builder -> builder.ttl = time);
     }
 
     /**
-     * Returns the same column as a required column: the stream refuses an event without a value.
+     * Returns the same column, required or not: the stream refuses an event without a value of a
+     * required column.
      *
+     * @param required whether the column is required
      * @return the field specification
      */
-    public FieldSpec required() {
-        return new FieldSpec(name, type, fallback, ttl, true, allowed, index);
+    public FieldSpec required(boolean required) {
+        return with(builder -> builder.isRequired = required);
     }
 
     /**
@@ -91,7 +115,8 @@ public final class FieldSpec {
      * @return the field specification
      */
     public FieldSpec allowed(List<?> values) {
-        return new FieldSpec(name, type, fallback, ttl, isRequired, List.copyOf(values), index);
+        List<?> copy = List.copyOf(values);
+        return with(builder -> builder.allowed = copy);
     }
 
     /**
@@ -101,7 +126,7 @@ public final class FieldSpec {
      * @return the field specification
      */
     public FieldSpec index(@Nullable ColumnIndex other) {
-        return new FieldSpec(name, type, fallback, ttl, isRequired, allowed, other);
+        return with(builder -> builder.index = other);
     }
 
     void encode(CallBuffer call, ByteBuffer buffer, int at) {

@@ -74,7 +74,7 @@ final class HeaderConstants {
 
     static final int ALTER_ADD_FIELD = 1;
     static final int ALTER_DROP_FIELD = 2;
-    static final int ALTER_DROP_BY_PREFIX = 3;
+    static final int ALTER_DROP_FIELDS_BY_PREFIX = 3;
     static final int ALTER_RENAME_FIELD = 4;
     static final int ALTER_WIDEN_FIELD = 5;
     static final int ALTER_DROP_ALL = 6;

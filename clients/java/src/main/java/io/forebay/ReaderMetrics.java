@@ -12,7 +12,7 @@ import java.util.OptionalLong;
  * @param memoryUsed bytes of the partitions that this reader maintains: documents, their index and
  *     free space
  * @param memoryLimit the bound of these bytes; empty without a bound
- * @param spilledBytes bytes on disk of the documents that exceed the memory budget
+ * @param spilledBytes bytes on disk of the documents that exceed the memory limit
  * @param spillLimit the bound of these bytes; 0 if nothing is spilled
  * @param recordsApplied records applied
  * @param logBytesRead bytes of the records read
@@ -71,7 +71,7 @@ public record ReaderMetrics(
                 packed.i64(),
                 packed.i64(),
                 packed.i64(),
-                budget(packed.i64()),
+                limit(packed.i64()),
                 packed.i64(),
                 packed.i64(),
                 packed.i64(),
@@ -93,7 +93,7 @@ public record ReaderMetrics(
                 ReaderStatus.unpack(packed));
     }
 
-    private static OptionalLong budget(long bytes) {
+    private static OptionalLong limit(long bytes) {
         return bytes == -1 ? OptionalLong.empty() : OptionalLong.of(bytes);
     }
 }

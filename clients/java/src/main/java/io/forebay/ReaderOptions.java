@@ -90,12 +90,14 @@ public final class ReaderOptions {
         }
 
         /**
-         * Answers also from partitions that have not caught up, for which absent may mean not yet.
+         * Sets whether the reader answers also from partitions that have not caught up, for which
+         * absent may mean not yet.
          *
+         * @param isAllowed whether it answers from them; false unless set
          * @return this builder
          */
-        public Builder allowIncompleteReads() {
-            allowIncompleteReads = true;
+        public Builder allowIncompleteReads(boolean isAllowed) {
+            allowIncompleteReads = isAllowed;
             return this;
         }
 

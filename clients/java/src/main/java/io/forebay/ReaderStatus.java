@@ -27,7 +27,7 @@ public record ReaderStatus(
         @Nullable Duration bootstrapRemaining,
         @Nullable Duration age,
         int schemaVersion,
-        List<Partition> partitions) {
+        List<PartitionStatus> partitions) {
     /** The phase of a partition. */
     public enum Phase {
         /** The partition has not caught up once, and returns {@code Unavailable}. */
@@ -59,7 +59,7 @@ public record ReaderStatus(
      *     snapshot is downloaded or waits for its turn
      * @param lastError the reason why nothing is applied; null if entries are applied
      */
-    public record Partition(
+    public record PartitionStatus(
             int partition,
             Phase phase,
             int generation,
@@ -96,10 +96,10 @@ public record ReaderStatus(
         Duration age = packed.duration();
         int schemaVersion = packed.i32();
         int count = packed.i32();
-        List<Partition> partitions = new ArrayList<>(count);
+        List<PartitionStatus> partitions = new ArrayList<>(count);
         for (int place = 0; place < count; place++) {
             partitions.add(
-                    new Partition(
+                    new PartitionStatus(
                             packed.i32(),
                             Phase.of(packed.u8()),
                             packed.i32(),
@@ -113,7 +113,7 @@ public record ReaderStatus(
                             SnapshotDownload.unpack(packed),
                             emptyToNull(packed.text())));
         }
-        List<Partition> all = List.copyOf(partitions);
+        List<PartitionStatus> all = List.copyOf(partitions);
         return new ReaderStatus(
                 store, isReady, phase, percent, remaining, age, schemaVersion, all);
     }

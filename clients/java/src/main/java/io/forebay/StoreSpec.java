@@ -3,6 +3,7 @@ package io.forebay;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -26,32 +27,48 @@ public final class StoreSpec {
     private final boolean isStream;
     private final @Nullable String eventTime;
 
-    private StoreSpec(
-            String name,
-            KeyType keyType,
-            int partitions,
-            @Nullable String partitionKey,
-            List<FieldSpec> fields,
-            StoreOptions options,
-            boolean isKeyValue,
-            boolean isStream,
-            @Nullable String eventTime) {
-        this.name = name;
-        this.keyType = keyType;
-        this.partitions = partitions;
-        this.partitionKey = partitionKey;
-        this.fields = fields;
-        this.options = options;
-        this.isKeyValue = isKeyValue;
-        this.isStream = isStream;
-        this.eventTime = eventTime;
+    private StoreSpec(Builder builder) {
+        name = builder.name;
+        keyType = builder.keyType;
+        partitions = builder.partitions;
+        partitionKey = builder.partitionKey;
+        fields = builder.fields;
+        options = builder.options;
+        isKeyValue = builder.isKeyValue;
+        isStream = builder.isStream;
+        eventTime = builder.eventTime;
     }
 
-    private static StoreSpec of(
-            String name, KeyType keyType, int partitions, boolean isKeyValue, boolean isStream) {
-        StoreOptions options = StoreOptions.DEFAULT;
-        return new StoreSpec(
-                name, keyType, partitions, null, List.of(), options, isKeyValue, isStream, null);
+    /** The properties of a store specification before it is created. */
+    private static final class Builder {
+        private final String name;
+        private final KeyType keyType;
+        private final int partitions;
+        private @Nullable String partitionKey;
+        private List<FieldSpec> fields = List.of();
+        private StoreOptions options = StoreOptions.DEFAULT;
+        private boolean isKeyValue;
+        private boolean isStream;
+        private @Nullable String eventTime;
+
+        private Builder(String name, KeyType keyType, int partitions) {
+            this.name = name;
+            this.keyType = keyType;
+            this.partitions = partitions;
+        }
+    }
+
+    /** Returns the same specification with a change of its properties. */
+    private StoreSpec with(Consumer<Builder> change) {
+        Builder builder = new Builder(name, keyType, partitions);
+        builder.partitionKey = partitionKey;
+        builder.fields = fields;
+        builder.options = options;
+        builder.isKeyValue = isKeyValue;
+        builder.isStream = isStream;
+        builder.eventTime = eventTime;
+        change.accept(builder);
+        return new StoreSpec(builder);
     }
 
     /**
@@ -72,7 +89,7 @@ public final class StoreSpec {
      * @return the store specification
      */
     public static StoreSpec documents(String name, KeyType keyType, int partitions) {
-        return of(name, keyType, partitions, false, false);
+        return new StoreSpec(new Builder(name, keyType, partitions));
     }
 
     /**
@@ -84,7 +101,7 @@ public final class StoreSpec {
      * @return the store specification
      */
     public static StoreSpec keyValue(String name, KeyType keyType, int partitions) {
-        return of(name, keyType, partitions, true, false);
+        return documents(name, keyType, partitions).with(builder -> builder.isKeyValue = true);
     }
 
     /**
@@ -97,7 +114,7 @@ public final class StoreSpec {
      * @return the stream specification
      */
     public static StoreSpec stream(String name, KeyType keyType, int partitions) {
-        return of(name, keyType, partitions, false, true);
+        return documents(name, keyType, partitions).with(builder -> builder.isStream = true);
     }
 
     /**
@@ -109,16 +126,8 @@ public final class StoreSpec {
     public StoreSpec field(FieldSpec field) {
         List<FieldSpec> more = new ArrayList<>(fields);
         more.add(field);
-        return new StoreSpec(
-                name,
-                keyType,
-                partitions,
-                partitionKey,
-                List.copyOf(more),
-                options,
-                isKeyValue,
-                isStream,
-                eventTime);
+        List<FieldSpec> copy = List.copyOf(more);
+        return with(builder -> builder.fields = copy);
     }
 
     /**
@@ -139,8 +148,7 @@ public final class StoreSpec {
      * @return the store specification
      */
     public StoreSpec partitionKey(String field) {
-        return new StoreSpec(
-                name, keyType, partitions, field, fields, options, isKeyValue, isStream, eventTime);
+        return with(builder -> builder.partitionKey = field);
     }
 
     /**
@@ -151,16 +159,7 @@ public final class StoreSpec {
      * @return the stream specification
      */
     public StoreSpec eventTime(String column) {
-        return new StoreSpec(
-                name,
-                keyType,
-                partitions,
-                partitionKey,
-                fields,
-                options,
-                isKeyValue,
-                isStream,
-                column);
+        return with(builder -> builder.eventTime = column);
     }
 
     /**
@@ -170,16 +169,7 @@ public final class StoreSpec {
      * @return the store specification
      */
     public StoreSpec options(StoreOptions other) {
-        return new StoreSpec(
-                name,
-                keyType,
-                partitions,
-                partitionKey,
-                fields,
-                other,
-                isKeyValue,
-                isStream,
-                eventTime);
+        return with(builder -> builder.options = other);
     }
 
     long encode(CallBuffer call) {

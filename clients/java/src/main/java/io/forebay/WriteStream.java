@@ -47,7 +47,7 @@ public final class WriteStream implements AutoCloseable {
      * @param conditionFailed resolved writes whose condition did not hold
      * @param failed resolved writes that were refused, or whose outcome stays unknown
      */
-    public record Summary(Token token, long resolved, long conditionFailed, long failed) {}
+    public record StreamSummary(Token token, long resolved, long conditionFailed, long failed) {}
 
     WriteStream(Store store, long id, Duration deadline) {
         this.store = store;
@@ -123,13 +123,13 @@ public final class WriteStream implements AutoCloseable {
      *     and the same writes are resolved
      * @throws ForebayException the first error of a write since the last flush
      */
-    public Summary flush() {
+    public StreamSummary flush() {
         if (queue.isOwnThread()) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
                     "a callback of a future waits for futures; run the callback on an executor");
         }
-        Summary summary;
+        StreamSummary summary;
         try {
             summary = awaitResolved();
         } catch (UnknownOutcomeException | ClosedException unresolved) {
@@ -142,14 +142,15 @@ public final class WriteStream implements AutoCloseable {
         return summary;
     }
 
-    private Summary awaitResolved() {
+    private StreamSummary awaitResolved() {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(Native.CALLS.streamFlush(id.id(), call.out(0), call.error()));
             long resolved = call.outLong(0);
             long conditionFailed = call.outLong(1);
             long failed = call.outLong(2);
-            return new Summary(new Token(call.takeBytes(3)), resolved, conditionFailed, failed);
+            Token token = new Token(call.takeBytes(3));
+            return new StreamSummary(token, resolved, conditionFailed, failed);
         } finally {
             Reference.reachabilityFence(this);
             call.release();

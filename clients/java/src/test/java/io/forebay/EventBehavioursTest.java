@@ -26,7 +26,7 @@ class EventBehavioursTest extends Behaviours {
      * three.
      */
     private static Store orders() {
-        FieldSpec city = FieldSpec.of("city", FieldType.STRING).required();
+        FieldSpec city = FieldSpec.of("city", FieldType.STRING).required(true);
         FieldSpec device = FieldSpec.of("device", FieldType.STRING).fallback("phone");
         StoreSpec spec =
                 StoreSpec.stream(Node.name(), KeyType.STRING, 3)
@@ -95,7 +95,7 @@ class EventBehavioursTest extends Behaviours {
             batch.add(orders.insert(Key.of("user-" + number % 7)).set("city", "Rome"));
         }
         batch.send().requireComplete();
-        WriteStream.Summary summary;
+        WriteStream.StreamSummary summary;
         try (WriteStream stream = orders.writeStream()) {
             for (int number = 0; number < 100; number++) {
                 stream.send(orders.insert(user).set("city", "Rome"));

@@ -238,7 +238,7 @@ class ReadBehavioursTest extends Behaviours {
             assertNotNull(status.age());
             assertEquals(4, status.partitions().size());
             long documents = 0;
-            for (ReaderStatus.Partition one : status.partitions()) {
+            for (ReaderStatus.PartitionStatus one : status.partitions()) {
                 assertEquals(ReaderStatus.Phase.SERVING, one.phase());
                 assertEquals(one.endOffset() - one.offsetApplied(), one.lagRecords());
                 assertTrue(one.offsetApplied() > 0);

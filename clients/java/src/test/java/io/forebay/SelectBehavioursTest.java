@@ -94,7 +94,8 @@ class SelectBehavioursTest extends Behaviours {
             assertEquals(price(seconds[place]), event.columns().getLong("price", -1));
         }
         assertNotEquals(
-                List.of(first.offset(), first.place()), List.of(second.offset(), second.place()));
+                List.of(first.offset(), first.indexInEntry()),
+                List.of(second.offset(), second.indexInEntry()));
         assertEquals("Oslo", first.columns().getString("city"));
         assertEquals(Presence.ABSENT, first.columns().presence("note"));
         assertEquals(Presence.NULL, second.columns().presence("note"));

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 class SpillTest extends Behaviours {
     /** Enough memory for the index of the documents, and for a few documents. */
-    private static final long BUDGET = 512 << 10;
+    private static final long LIMIT = 512 << 10;
 
     private static final long SPILL = 64 << 20;
     private static final int DOCUMENTS = 4_000;
@@ -99,7 +99,7 @@ class SpillTest extends Behaviours {
         ReaderOptions options =
                 ReaderOptions.builder(spec.name())
                         .checkpointDir(folder.resolve("kept"))
-                        .memoryLimit(BUDGET)
+                        .memoryLimit(LIMIT)
                         .spillLimit(SPILL)
                         .build();
         Store store = CLIENT.createStore(spec);
@@ -111,7 +111,7 @@ class SpillTest extends Behaviours {
             readOneByOne(reader);
             readTogether(reader);
             ReaderMetrics metrics = reader.metrics();
-            assertTrue(metrics.memoryUsed() <= BUDGET, metrics.toString());
+            assertTrue(metrics.memoryUsed() <= LIMIT, metrics.toString());
             assertTrue(metrics.spilledBytes() > 0, metrics.toString());
             assertTrue(metrics.spilledBytes() <= SPILL, metrics.toString());
         }

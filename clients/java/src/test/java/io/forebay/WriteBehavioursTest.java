@@ -266,7 +266,7 @@ class WriteBehavioursTest extends Behaviours {
                         spec -> spec.field("order", order).field("a", FieldType.INT64))) {
             AtomicInteger heard = new AtomicInteger();
             List<CompletableFuture<WriteOutcome>> sent = new ArrayList<>();
-            WriteStream.Summary summary;
+            WriteStream.StreamSummary summary;
             try (WriteStream stream =
                     at.store().writeStream(StreamOptions.builder().changesMax(room).build())) {
                 for (int place = 0; place < writes; place++) {
@@ -303,7 +303,7 @@ class WriteBehavioursTest extends Behaviours {
         }
     }
 
-    private static List<Long> counts(WriteStream.Summary summary) {
+    private static List<Long> counts(WriteStream.StreamSummary summary) {
         return List.of(summary.resolved(), summary.conditionFailed(), summary.failed());
     }
 

@@ -132,7 +132,7 @@ public final class DemoReader {
     /** Returns the number of documents that the reader reports. */
     private static long held(ForebayReader reader) {
         return reader.status().partitions().stream()
-                .mapToLong(ReaderStatus.Partition::documents)
+                .mapToLong(ReaderStatus.PartitionStatus::documents)
                 .sum();
     }
 

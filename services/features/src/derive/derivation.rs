@@ -15,7 +15,7 @@ use forebay_core::view::{FeatureView, Origin};
 use forebay_core::{Error, Result};
 
 use super::joins::JoinReaders;
-use crate::counts::{Counters, count};
+use crate::view_stats::{Counters, count};
 
 /// Derivation of the events of one view.
 pub(super) struct Derivation {

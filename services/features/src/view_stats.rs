@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
 /// A day in microseconds; longer delays count as a day.
-const AFTER_US_MAX: u64 = 86_400_000_000;
+const DELAY_US_MAX: u64 = 86_400_000_000;
 
 /// Counters of one view since this process opened it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct ViewStats {
     pub ungrouped_dropped: u64,
     /// Events later than the view's allowed lateness.
     pub late_dropped: u64,
-    /// Events too far ahead of the log's time.
+    /// Events more than one day in the future of the partition time.
     pub future_dropped: u64,
     /// Events with a value that an aggregate cannot take in.
     pub invalid_dropped: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Counters {
 
 /// Counters of a run of entries in the fold; [`ViewStats`] has those of all entries.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Folds {
+pub(crate) struct FoldCounts {
     folded_events: u64,
     pub(crate) ungrouped_dropped: u64,
     late_dropped: u64,
@@ -62,13 +62,13 @@ pub(crate) struct Folds {
     pub(crate) invalid_dropped: u64,
 }
 
-impl Folds {
+impl FoldCounts {
     /// Counts an event by its admission.
     pub(crate) fn note(&mut self, admission: EventAdmission) {
         *match admission {
             EventAdmission::Admitted => &mut self.folded_events,
             EventAdmission::Late { .. } => &mut self.late_dropped,
-            EventAdmission::Ahead { .. } => &mut self.future_dropped,
+            EventAdmission::Future { .. } => &mut self.future_dropped,
         } += 1;
     }
 }
@@ -80,31 +80,31 @@ pub(crate) fn count(counter: &AtomicU64) {
 
 impl Counters {
     /// Adds the counters of a run, once its shard has written it.
-    pub(crate) fn add(&self, folds: Folds) {
+    pub(crate) fn add(&self, counts: FoldCounts) {
         let add = |counter: &AtomicU64, more| counter.fetch_add(more, Ordering::Relaxed);
-        add(&self.folded_events, folds.folded_events);
-        add(&self.ungrouped_dropped, folds.ungrouped_dropped);
-        add(&self.late_dropped, folds.late_dropped);
-        add(&self.future_dropped, folds.future_dropped);
-        add(&self.invalid_dropped, folds.invalid_dropped);
+        add(&self.folded_events, counts.folded_events);
+        add(&self.ungrouped_dropped, counts.ungrouped_dropped);
+        add(&self.late_dropped, counts.late_dropped);
+        add(&self.future_dropped, counts.future_dropped);
+        add(&self.invalid_dropped, counts.invalid_dropped);
     }
 
     /// Counts a materialized document with its delay.
-    pub(crate) fn note_materialized(&self, after_us: i64) {
+    pub(crate) fn note_materialized(&self, delay_us: i64) {
         let mut histogram = self.materialize_delay.lock();
-        let made = || Histogram::new_with_bounds(1, AFTER_US_MAX, 3).ok();
         if histogram.is_none() {
-            *histogram = made();
+            *histogram = Histogram::new_with_bounds(1, DELAY_US_MAX, 3).ok();
         }
         if let Some(histogram) = histogram.as_mut() {
-            histogram.saturating_record(after_us.max(1).unsigned_abs());
+            histogram.saturating_record(delay_us.max(1).unsigned_abs());
         }
     }
 
-    pub(crate) fn now(&self) -> ViewStats {
+    /// Returns the counters of all entries so far.
+    pub(crate) fn stats(&self) -> ViewStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let histogram = self.materialize_delay.lock();
-        let after = |quantile| histogram.as_ref().map_or(0, |it| it.value_at_quantile(quantile));
+        let delay = |quantile| histogram.as_ref().map_or(0, |it| it.value_at_quantile(quantile));
         ViewStats {
             input_events: of(&self.input_events),
             filter_dropped: of(&self.filter_dropped),
@@ -116,7 +116,7 @@ impl Counters {
             future_dropped: of(&self.future_dropped),
             invalid_dropped: of(&self.invalid_dropped),
             materialized_documents: histogram.as_ref().map_or(0, Histogram::len),
-            materialize_delay_us: [0.5, 0.99, 1.0].map(after),
+            materialize_delay_us: [0.5, 0.99, 1.0].map(delay),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The default memory budget of a reader: half of the memory of its container or host, and less if
+//! The default memory limit of a reader: half of the memory of its container or host, and less if
 //! the remainder would not suffice for the rest of the process.
 
 use std::fmt;
@@ -11,15 +11,15 @@ use forebay_core::limits::{PROCESS_RESERVED_BYTES, PROCESS_RESERVED_PARTITION_BY
 /// Initial buffer size; larger than most of the files that this module reads.
 const TEXT_BYTES: usize = 4_096;
 
-/// The memory bound of a reader.
+/// The memory limit of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MemoryBudget {
-    /// The configured bound, or all memory of the container or host.
-    limit: u64,
+pub(crate) struct MemoryLimit {
+    /// The configured limit, or all memory of the container or host.
+    total: u64,
     pub source: Source,
 }
 
-/// The origin of a bound.
+/// The origin of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Options,
@@ -37,12 +37,12 @@ impl fmt::Display for Source {
     }
 }
 
-impl MemoryBudget {
-    /// Returns the configured bound, else the smaller of the control group's limit and the host's
+impl MemoryLimit {
+    /// Returns the configured limit, else the smaller of the control group's limit and the host's
     /// memory; `None` if the system reports neither.
-    pub(crate) fn new(asked: Option<u64>) -> Option<Self> {
-        if let Some(bytes) = asked {
-            return Some(Self { limit: bytes, source: Source::Options });
+    pub(crate) fn new(configured: Option<u64>) -> Option<Self> {
+        if let Some(bytes) = configured {
+            return Some(Self { total: bytes, source: Source::Options });
         }
         let read = |path: &Path| read(path).ok();
         let host = read(Path::new("/proc/meminfo")).and_then(|text| total_of(&text));
@@ -50,22 +50,22 @@ impl MemoryBudget {
     }
 
     /// Returns the memory for documents and index of this many partitions: the whole configured
-    /// bound, else half of the available memory. If half leaves too little for the process and for
+    /// limit, else half of the available memory. If half leaves too little for the process and for
     /// the entries that its tails have in flight, the result is lower, but at least a quarter.
     pub(crate) fn bytes(&self, partitions: usize) -> u64 {
         if self.source == Source::Options {
-            return self.limit;
+            return self.total;
         }
         let reserved =
             PROCESS_RESERVED_BYTES + PROCESS_RESERVED_PARTITION_BYTES * partitions as u64;
-        (self.limit / 2).min(self.limit.saturating_sub(reserved)).max(self.limit / 4)
+        (self.total / 2).min(self.total.saturating_sub(reserved)).max(self.total / 4)
     }
 
     fn smaller_of(host: Option<u64>, group: Option<u64>) -> Option<Self> {
         let is_group = group.is_some_and(|group| host.is_none_or(|host| group < host));
         let source = if is_group { Source::Group } else { Source::Host };
-        let limit = if is_group { group } else { host };
-        limit.map(|limit| Self { limit, source })
+        let total = if is_group { group } else { host };
+        total.map(|total| Self { total, source })
     }
 }
 
@@ -132,24 +132,28 @@ mod tests {
 
     #[test]
     fn default_memory_limit_is_the_smaller_of_host_and_group() {
-        let of = MemoryBudget::smaller_of;
-        let budget = |limit, source| Some(MemoryBudget { limit, source });
+        let of = MemoryLimit::smaller_of;
+        let limit = |total, source| Some(MemoryLimit { total, source });
         assert_eq!(of(None, None), None);
-        assert_eq!(of(Some(100), None), budget(100, Source::Host));
-        assert_eq!(of(Some(100), Some(1 << 62)), budget(100, Source::Host));
-        assert_eq!(of(Some(100), Some(60)), budget(60, Source::Group));
-        assert_eq!(of(None, Some(60)), budget(60, Source::Group));
+        assert_eq!(of(Some(100), None), limit(100, Source::Host));
+        assert_eq!(of(Some(100), Some(1 << 62)), limit(100, Source::Host));
+        assert_eq!(of(Some(100), Some(60)), limit(60, Source::Group));
+        assert_eq!(of(None, Some(60)), limit(60, Source::Group));
         assert_eq!(total_of("MemFree: 1 kB\nMemTotal:   24 kB\n"), Some(24 * 1_024));
         assert_eq!(total_of("nothing"), None);
-        assert_eq!(MemoryBudget::new(Some(9)), budget(9, Source::Options));
+        assert_eq!(MemoryLimit::new(Some(9)), limit(9, Source::Options));
     }
 
     #[test]
-    fn default_budget_is_half_the_limit_and_leaves_a_reserve() {
-        let mib = |limit: u64, source| MemoryBudget { limit: limit << 20, source };
-        let takes = |limit, partitions| mib(limit, Source::Group).bytes(partitions) >> 20;
+    fn default_limit_is_half_the_memory_and_leaves_a_reserve() {
+        let mib = |total: u64, source| MemoryLimit { total: total << 20, source };
+        let takes = |total, partitions| mib(total, Source::Group).bytes(partitions) >> 20;
         assert_eq!([takes(4_096, 1), takes(4_096, 64), takes(128, 1)], [2_048, 2_048, 64]);
         assert_eq!([takes(96, 1), takes(1_024, 64), takes(64, 1)], [32, 456, 16]);
-        assert_eq!(mib(64, Source::Options).bytes(64), 64 << 20, "what is asked for is not less");
+        assert_eq!(
+            mib(64, Source::Options).bytes(64),
+            64 << 20,
+            "a configured limit is used in full"
+        );
     }
 }

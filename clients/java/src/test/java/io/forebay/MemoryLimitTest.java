@@ -1,5 +1,5 @@
 /*
- * A reader beyond its memory budget applies nothing more, and still answers from what it has
+ * A reader beyond its memory limit applies nothing more, and still answers from what it has
  * applied.
  */
 package io.forebay;
@@ -13,15 +13,15 @@ import java.time.Duration;
 import java.util.Arrays;
 import org.junit.jupiter.api.Test;
 
-class MemoryBudgetTest extends Behaviours {
-    private static final long BUDGET = 512 << 10;
+class MemoryLimitTest extends Behaviours {
+    private static final long LIMIT = 512 << 10;
     private static final int DOCUMENTS = 1_000;
 
     private static StoreSpec large() {
         return StoreSpec.documents(Node.name(), KeyType.INT64, 1).field("raw", FieldType.BYTES);
     }
 
-    private static ReaderStatus.Partition partition(ForebayReader reader) {
+    private static ReaderStatus.PartitionStatus partition(ForebayReader reader) {
         return reader.status().partitions().get(0);
     }
 
@@ -30,11 +30,11 @@ class MemoryBudgetTest extends Behaviours {
         StoreSpec spec = large();
         byte[] value = new byte[1 << 10];
         Arrays.fill(value, (byte) 7);
-        ReaderOptions options = ReaderOptions.builder(spec.name()).memoryLimit(BUDGET).build();
+        ReaderOptions options = ReaderOptions.builder(spec.name()).memoryLimit(LIMIT).build();
         Store store = CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(options)) {
             reader.awaitReady(PATIENCE);
-            assertEquals(BUDGET, reader.metrics().memoryLimit().orElseThrow());
+            assertEquals(LIMIT, reader.metrics().memoryLimit().orElseThrow());
             Token last = null;
             for (int number = 0; number < DOCUMENTS; number++) {
                 last = store.put(Key.of(number)).set("raw", value).send().token();
@@ -44,10 +44,10 @@ class MemoryBudgetTest extends Behaviours {
                     DeadlineExceededException.class,
                     () -> reader.awaitToken(all, Duration.ofSeconds(1)));
             Node.eventually("it says why", () -> partition(reader).lastError() != null);
-            ReaderStatus.Partition halted = partition(reader);
+            ReaderStatus.PartitionStatus halted = partition(reader);
             assertEquals(ReaderStatus.Phase.SERVING, halted.phase());
             assertTrue(halted.lastError().startsWith("LimitExceeded: "), halted.lastError());
-            assertTrue(halted.lastError().contains("raise the reader's memory budget"));
+            assertTrue(halted.lastError().contains("raise the reader's memory limit"));
             // The applied documents are visible, as of one position, and nothing after it.
             int applied = (int) halted.documents();
             assertTrue(applied > DOCUMENTS / 10 && applied < DOCUMENTS, "applied " + applied);
@@ -55,7 +55,7 @@ class MemoryBudgetTest extends Behaviours {
             assertArrayEquals(value, reader.getBytes(raw, Key.of(0)));
             assertArrayEquals(value, reader.getBytes(raw, Key.of(applied - 1)));
             assertNull(reader.getBytes(raw, Key.of(applied)));
-            assertTrue(reader.metrics().memoryUsed() <= BUDGET);
+            assertTrue(reader.metrics().memoryUsed() <= LIMIT);
             Reads fresh = reader.with(ReadOptions.local().maxStaleness(Duration.ofSeconds(2)));
             Node.eventually("it is stale", () -> isStale(fresh, raw));
         }
@@ -76,7 +76,7 @@ class MemoryBudgetTest extends Behaviours {
         CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(spec.name())) {
             reader.awaitReady(PATIENCE);
-            assertTrue(reader.metrics().memoryLimit().orElseThrow() > BUDGET);
+            assertTrue(reader.metrics().memoryLimit().orElseThrow() > LIMIT);
         }
         ReaderOptions negative = ReaderOptions.builder(spec.name()).memoryLimit(-1).build();
         invalid(() -> CLIENT.reader(negative));

@@ -18,10 +18,10 @@ import pytest
 from testing import WAIT_SECONDS, Server, Stores, eventually, new_name
 
 KIB, MIB = 1 << 10, 1 << 20
-BUDGET = 512 * KIB
+MEMORY_LIMIT = 512 * KIB
 GROUP_BYTES = 96 * MIB
-GROUP_BUDGET = 32 * MIB
-"""Budget of a reader of one partition: 64 MiB are left to the process and its tail."""
+GROUP_LIMIT = 32 * MIB
+"""Limit of a reader of one partition: 64 MiB are left to the process and its tail."""
 VALUE = os.urandom(64 * KIB)
 DOCUMENTS = 3_000
 """Documents of twice the group's memory."""
@@ -56,7 +56,7 @@ while True:
         partition = metrics.status.partitions[0]
         print(json.dumps({
             "last_error": told(partition.last_error), "answered": read(),
-            "used": metrics.memory_used, "budget": metrics.memory_limit,
+            "used": metrics.memory_used, "limit": metrics.memory_limit,
             "documents": partition.documents,
         }), flush=True)
     elif order is not None:
@@ -72,42 +72,42 @@ class ReaderReport(TypedDict):
     last_error: list[str] | None
     answered: int | list[str]
     used: int
-    budget: int
+    limit: int
     documents: int
 
 
-def test_reader_over_its_budget_stops_applying_and_keeps_answering(stores: Stores) -> None:
-    store = stores.client.create_store(new_name(), {"raw": "bytes"}, key="int64", partitions=1)
-    with stores.client.reader(store.definition.name, memory_limit=BUDGET) as reader:
+def test_reader_over_its_memory_limit_stops_applying_and_keeps_answering(stores: Stores) -> None:
+    store = stores.client.create_store(new_name(), {"raw": "bytes"}, key_type="int64", partitions=1)
+    with stores.client.reader(store.definition.name, memory_limit=MEMORY_LIMIT) as reader:
         reader.await_ready(WAIT_SECONDS)
         before = reader.metrics()
-        assert before.memory_limit == BUDGET and before.memory_used <= BUDGET
+        assert before.memory_limit == MEMORY_LIMIT and before.memory_used <= MEMORY_LIMIT
         written = [store.put(n, {"raw": VALUE[:KIB]}).token for n in range(1_000)]
         with pytest.raises(forebay.DeadlineExceededError):
             reader.get(999, "raw", after=written[-1], timeout=1)
         eventually("it says why", lambda: reader.status().partitions[0].last_error is not None)
         partition = reader.status().partitions[0]
         assert isinstance(partition.last_error, forebay.LimitExceededError), partition
-        assert "raise the reader's memory budget" in str(partition.last_error)
-        assert partition.last_error.limit == BUDGET
+        assert "raise the reader's memory limit" in str(partition.last_error)
+        assert partition.last_error.limit == MEMORY_LIMIT
         # The applied documents are visible, as of one position, and nothing after it.
         applied = partition.documents
         assert 100 < applied < 900 and partition.phase == "serving"
         expected = [VALUE[:KIB]] * applied + [None] * (1_000 - applied)
         assert reader.get_many(range(1_000), "raw", None) == expected
         eventually("it is stale", lambda: is_stale(reader))
-        assert reader.metrics().memory_used <= BUDGET
+        assert reader.metrics().memory_used <= MEMORY_LIMIT
 
 
-def test_reader_spills_documents_beyond_its_budget(stores: Stores, tmp_path: Path) -> None:
-    store = stores.client.create_store(new_name(), {"raw": "bytes"}, key="int64", partitions=1)
+def test_reader_spills_documents_beyond_its_memory_limit(stores: Stores, tmp_path: Path) -> None:
+    store = stores.client.create_store(new_name(), {"raw": "bytes"}, key_type="int64", partitions=1)
     values = [n.to_bytes(8, "little") + VALUE[8:KIB] for n in range(4_000)]
     for first in range(0, len(values), 40):
         some = enumerate(values[first : first + 40], first)
         store.batch(forebay.put(n, {"raw": value}) for n, value in some).require_complete()
     name, room = store.definition.name, 64 * MIB
     with stores.client.reader(
-        name, checkpoint_dir=tmp_path, memory_limit=BUDGET, spill_limit=room
+        name, checkpoint_dir=tmp_path, memory_limit=MEMORY_LIMIT, spill_limit=room
     ) as reader:
         reader.await_ready(WAIT_SECONDS)
         assert reader.get(0, "raw", latest=True, timeout=WAIT_SECONDS) == values[0]
@@ -116,7 +116,7 @@ def test_reader_spills_documents_beyond_its_budget(stores: Stores, tmp_path: Pat
         buffer = bytearray(KIB)
         assert reader.get_into(1, "raw", buffer) == KIB and buffer == values[1]
         metrics = reader.metrics()
-        assert metrics.memory_used <= BUDGET and metrics.spill_limit == room
+        assert metrics.memory_used <= MEMORY_LIMIT and metrics.spill_limit == room
         assert 0 < metrics.spilled_bytes <= room
 
 
@@ -269,15 +269,15 @@ def test_reader_in_a_control_group_is_never_killed_for_memory(
         members.callback(early.kill)
         assert early.order("await") == "ready"
         told = early.tell()
-        assert told["budget"] == GROUP_BUDGET and told["used"] < told["budget"]
+        assert told["limit"] == GROUP_LIMIT and told["used"] < told["limit"]
         with store.write_stream() as stream:
             for n in range(DOCUMENTS):
                 stream.send(forebay.put(f"k{n}", {"raw": VALUE}))
         eventually("it stops applying", early.is_halted)
         told = early.tell()
         last_error = told["last_error"]
-        assert last_error is not None and "raise the reader's memory budget" in last_error[1]
-        assert told["answered"] == len(VALUE) and told["used"] <= told["budget"]
+        assert last_error is not None and "raise the reader's memory limit" in last_error[1]
+        assert told["answered"] == len(VALUE) and told["used"] <= told["limit"]
         assert 1 < told["documents"] < DOCUMENTS
         early.end()
         # A reader that starts now cannot hold the documents: it says so, and answers nothing wrong.
@@ -285,7 +285,7 @@ def test_reader_in_a_control_group_is_never_killed_for_memory(
         members.callback(late.kill)
         eventually("it stops applying too", late.is_halted)
         told = late.tell()
-        assert told["used"] <= told["budget"] and told["documents"] < DOCUMENTS
+        assert told["used"] <= told["limit"] and told["documents"] < DOCUMENTS
         assert (
             is_shared or isinstance(told["answered"], list) and told["answered"][0] == "Unavailable"
         )
@@ -293,7 +293,7 @@ def test_reader_in_a_control_group_is_never_killed_for_memory(
     assert group.kills() == 0
 
 
-def test_control_group_kills_a_process_without_a_budget(group: Group | None) -> None:
+def test_control_group_kills_a_process_without_a_memory_limit(group: Group | None) -> None:
     if group is None:
         return
     program = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid()))\n"

@@ -1,4 +1,4 @@
-//! The memory budget of an index: a bound on the memory of all its spaces together, and on their
+//! The memory limit of an index: a bound on the memory of all its spaces together, and on their
 //! disk space for spilled documents.
 //!
 //! A chunk counts from its allocation until its memory is free again, including the time in which
@@ -35,7 +35,7 @@ impl MemoryUse {
 
 /// The memory that writers may allocate.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryAccount {
     limit: AtomicU64,
     used: AtomicU64,
     spill_limit: AtomicU64,
@@ -45,8 +45,8 @@ pub(crate) struct Budget {
 /// Memory is short once less than this part of the bound is left.
 const HEADROOM_SHARE: u64 = 32;
 
-impl Budget {
-    /// Creates a budget without a bound.
+impl MemoryAccount {
+    /// Creates an account without a bound.
     pub(crate) fn new() -> Self {
         let [limit, used, spill_limit, spilled] = [u64::MAX, 0, 0, 0].map(AtomicU64::new);
         Self { limit, used, spill_limit, spilled }
@@ -90,13 +90,13 @@ impl Budget {
         self.give_back(bytes);
         let message = match self.may_spill() {
             false => {
-                "the memory budget is used up, so the reader applies nothing more; raise the \
-                 reader's memory budget (and the process's memory), let the reader spill, or \
+                "the memory limit is reached, so the reader applies nothing more; raise the \
+                 reader's memory limit (and the process's memory), let the reader spill, or \
                  follow fewer partitions"
             }
             true => {
-                "the memory budget is used up, so the reader can neither spill nor apply more; \
-                 raise the reader's memory budget (and the process's memory) or the room for \
+                "the memory limit is reached, so the reader can neither spill nor apply more; \
+                 raise the reader's memory limit (and the process's memory) or the limit of \
                  spilled documents, or follow fewer partitions"
             }
         };
@@ -114,7 +114,7 @@ impl Budget {
             return Ok(());
         }
         self.give_back_spill(bytes);
-        let message = "the memory budget and the room for spilled documents are used up, so the \
+        let message = "the memory limit and the limit of spilled documents are reached, so the \
             reader applies nothing more; raise one of the two, or follow fewer partitions";
         Err(Error::limit_exceeded(message, limit, spilled))
     }
