@@ -43,7 +43,7 @@ mod error;
 mod event_position;
 mod events;
 mod expiry;
-mod open_shards;
+mod open_shard_count;
 mod resources;
 mod shard;
 mod view;

@@ -14,7 +14,7 @@ use rocksdb::{
 use crate::engine;
 use crate::event_position::RetentionFloor;
 use crate::expiry::DurableWatermark;
-use crate::open_shards::{OpenShardCount, OpenShardGuard};
+use crate::open_shard_count::{OpenShardCount, OpenShardGuard};
 
 /// Option that stops RocksDB from rewriting a bottommost file merely because it was read. Once no
 /// view is older than the file's last write, RocksDB rewrites the file, as the file may contain
@@ -40,6 +40,7 @@ pub struct Resources {
     table_bytes: usize,
     is_direct: bool,
     are_writes_filtered: bool,
+    /// Open shards with these resources or a clone of them.
     open: OpenShardCount,
 }
 

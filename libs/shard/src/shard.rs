@@ -21,7 +21,7 @@ use rocksdb::{
 use crate::error::{from_rocksdb, from_rocksdb_open};
 use crate::event_position::{EVENTS, RetentionFloor};
 use crate::expiry::DurableWatermark;
-use crate::open_shards::OpenShardGuard;
+use crate::open_shard_count::OpenShardGuard;
 use crate::resources::Resources;
 
 /// The documents of one partition and the state that they were derived with. Any number of threads

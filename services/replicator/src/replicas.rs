@@ -212,7 +212,7 @@ impl Replicas {
     }
 
     /// Ends the duties and closes every replica. All shards of replicas are closed on return,
-    /// unless a read in flight holds one. A replica that does not end in time is logged.
+    /// unless a read in flight or a flush holds one. A replica that does not end in time is logged.
     pub async fn stop(&self) {
         let reconciler = self.reconciler.lock().take();
         if let Some(reconciler) = reconciler {

@@ -1,5 +1,6 @@
-//! The number of open shards of a directory, so that a service that stops can wait for their close.
-//! A read in flight or work on a thread for blocking work may hold a shard after its replica ended.
+//! The number of open shards that share resources, so that a service that stops can wait for their
+//! close. A read in flight, or a flush on a thread for blocking work, may hold a shard after the
+//! shard's replica has ended.
 
 use std::sync::Arc;
 
