@@ -261,7 +261,7 @@ announce() {
     if [ -x "$target/debug/forebayd" ] && [ -x "$target/debug/demo_load" ]; then
         echo "demo: takes about two minutes, after a build of the changes since the last one"
     else
-        echo "demo: the first run compiles for about 20 minutes on two cores (here: $(nproc))," \
+        echo "demo: the first run compiles for about 15 minutes on two cores (here: $(nproc))," \
             "prints each crate, and then takes about two minutes"
     fi
 }

@@ -121,7 +121,8 @@ pub fn spec() -> StoreSpec {
         .chain(COUNTS.map(|name| (name, ScalarType::Int64)))
         .chain(FLAGS.map(|name| (name, ScalarType::Bool)))
         .chain(TEXTS.map(|name| (name, ScalarType::String)));
-    let mut spec = columns.fold(StoreSpec::stream(STREAM, KeyType::Int64, PARTITIONS), column);
+    let mut spec =
+        columns.fold(StoreSpec::stream(STREAM, KeyType::Int64).partitions(PARTITIONS), column);
     spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
     spec
 }

@@ -116,7 +116,7 @@ mod tests {
             found: Spread::of(&[found]).ok(),
             value: None,
             of: "ns".to_owned(),
-            beside: None,
+            reference: None,
             verdict: Verdict::Missed,
         }
     }

@@ -60,7 +60,8 @@ impl Store {
 
     fn try_fill(data: Data) -> forebay::Result<Self> {
         let key_type = if data.keys == Keys::Int64 { KeyType::Int64 } else { KeyType::Bytes };
-        let reader = Reader::in_memory(&StoreSpec::key_value("read", key_type, PARTITIONS), [])?;
+        let reader =
+            Reader::in_memory(&StoreSpec::key_value("read", key_type).partitions(PARTITIONS), [])?;
         let mut value = Vec::new();
         for first in (0..data.entries).step_by(WRITTEN_TOGETHER as usize) {
             let mut batch = reader.as_store().batch();
@@ -85,7 +86,7 @@ impl Store {
         let opened = runtime.block_on(async {
             let reader = Reader::open(&place.address, place.reader()).await?;
             reader.await_ready(FILL_BOUND).await?;
-            let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
+            let partitions: Vec<_> = reader.definition().partitions.partitions().collect();
             reader.wait(&ReadOptions::latest(FILL_BOUND), &partitions).await?;
             Ok(reader)
         });

@@ -57,7 +57,7 @@ pub struct Part {
     /// Stretch goal.
     pub stretch: Option<f64>,
     /// Text that is printed next to the result, such as a source's own figure.
-    pub beside: Option<String>,
+    pub reference: Option<String>,
     /// Missing precondition of the measurement.
     pub needs: Option<String>,
 }

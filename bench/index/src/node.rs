@@ -131,7 +131,7 @@ impl Place {
     async fn try_fill(&self, data: &Data) -> forebay::Result<StoreId> {
         let key_type = if data.keys == Keys::Int64 { KeyType::Int64 } else { KeyType::Bytes };
         let client = Client::connect(&self.address, ClientOptions::default()).await?;
-        let spec = StoreSpec::key_value(STORE, key_type, PARTITIONS);
+        let spec = StoreSpec::key_value(STORE, key_type).partitions(PARTITIONS);
         let store = client.create_store(&spec).await?;
         let mut stream = store.write_stream(StreamOptions::default())?.deadline(FILL_BOUND);
         let mut value = Vec::new();

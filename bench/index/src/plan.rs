@@ -141,20 +141,20 @@ fn rust(role: &'static str, orders: &[&'static str]) -> Process {
 fn reads() -> Vec<Section> {
     let peers = java_peers();
     let reads = [&SIZED_RUST[..], &MORE_RUST].concat();
-    let beside = |peers: &[Process]| [&[rust("reads", &reads)], peers].concat();
+    let with_peers = |peers: &[Process]| [&[rust("reads", &reads)], peers].concat();
     let inline = Data { keys: Keys::Int64, ..data(MILLION, 16) };
     vec![
         section(
             "1M x 50 B",
             "1M documents, keys of 16 B, values of 50 B",
             data(MILLION, 50),
-            beside(&peers),
+            with_peers(&peers),
         ),
         section(
             "1M x 350 B",
             "1M documents, keys of 16 B, values of 350 B",
             data(MILLION, 350),
-            beside(&peers[..1]),
+            with_peers(&peers[..1]),
         ),
         section(
             "1M inline",
@@ -272,10 +272,10 @@ fn writes() -> Vec<Section> {
             vec![rust("apply", &["D", "apply", "from the log"])],
         ),
         section(
-            "beside a writer",
+            "concurrent writer",
             "reads of 1M x 50 B on one core, updates of them on the other",
             data(MILLION, 50),
-            vec![rust("beside", &rates)],
+            vec![rust("concurrent", &rates)],
         ),
         section(
             "growth",

@@ -107,7 +107,7 @@ impl ReopenScenario {
         owner.kill()?;
         thread::sleep(CLEANUP_PAUSE);
         let (third, about) = self.open("killed")?;
-        note("killed beside another", &about);
+        note("killed next to another", &about);
         other.kill()?;
         third.kill()?;
         thread::sleep(CLEANUP_PAUSE);
@@ -199,7 +199,7 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
     this.await_first_get(&reader, again)?;
     drop(known);
     about.insert("open again to first get, ms".to_owned(), ms(again, nanos()));
-    let store = this.reader.schema().definition.store.0;
+    let store = this.reader.definition().store.0;
     about.insert("store, high".to_owned(), (store >> 32) as f64);
     about.insert("store, low".to_owned(), (store & 0xffff_ffff) as f64);
     let counts = this.reader.metrics().counts;
@@ -274,7 +274,7 @@ impl OpenedReader {
     }
 
     fn follow_to_the_end(&self) -> Result<(), String> {
-        let partitions: Vec<_> = self.reader.schema().definition.partitions.partitions().collect();
+        let partitions: Vec<_> = self.reader.definition().partitions.partitions().collect();
         let latest = ReadOptions::latest(FILL_BOUND);
         let waited = self.runtime.block_on(self.reader.wait(&latest, &partitions));
         waited.map(|_| ()).map_err(|error| error.to_string())

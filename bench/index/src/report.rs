@@ -29,7 +29,7 @@ const NOTES: [&str; 10] = [
     "single gets are dependent: a key is the first bytes of the value before it; each chain's end \
      is checked. A loop knows its keys beforehand",
     "times of single gets (p50 and so on) include reading the clock once",
-    "Rust runs on one core; writers beside it on the other. Malloc of every process may take huge \
+    "Rust runs on one core; concurrent writers on the other. Malloc of every process may take huge \
      pages, as ours does",
     "apply, growth and bytes are of one partition and entries of 500 changes; the reads of four \
      partitions. Apply begins when all documents have been replaced twice",

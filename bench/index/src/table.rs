@@ -37,12 +37,13 @@ fn line(part: &GoalResult) -> String {
             value.map_or(String::new(), |value| format!("  = {}", amount(&value, &part.of)));
         format!(" {:<28}{value}", amount(&found, &part.unit))
     });
-    let beside = part.beside.as_ref().map_or(String::new(), |beside| format!("  ({beside})"));
+    let reference =
+        part.reference.as_ref().map_or(String::new(), |reference| format!("  ({reference})"));
     let reason = match &part.verdict {
         Verdict::NotMeasured(reason) => format!(" {reason}"),
         _ => String::new(),
     };
-    format!("{head}{found}{beside}{reason}").trim_end().to_owned()
+    format!("{head}{found}{reference}{reason}").trim_end().to_owned()
 }
 
 fn word(part: &GoalResult) -> &'static str {
@@ -165,7 +166,7 @@ mod tests {
             found: Spread::of(&[median]).ok(),
             value: Spread::of(&[median * 100.0]).ok(),
             of: "ns".to_owned(),
-            beside: None,
+            reference: None,
             verdict,
         }
     }

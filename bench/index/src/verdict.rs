@@ -50,7 +50,7 @@ pub struct GoalResult {
     /// Unit of the value.
     pub of: String,
     /// Text that is printed next to the result.
-    pub beside: Option<String>,
+    pub reference: Option<String>,
     /// Verdict.
     pub verdict: Verdict,
 }
@@ -76,7 +76,7 @@ pub fn judge(goals: &Goals, measured: &Measurements) -> Vec<GoalResult> {
                 found: spreads.map(|(found, _)| found),
                 value: spreads.map(|(_, value)| value),
                 of: part.of.clone(),
-                beside: part.beside.clone(),
+                reference: part.reference.clone(),
                 verdict,
             }
         })

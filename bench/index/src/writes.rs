@@ -75,9 +75,10 @@ impl Copy {
     /// Fails if the system gives no addresses.
     pub fn empty(data: Data) -> Result<Self> {
         let (store, partition) = (StoreId(1), PartitionId(0));
-        let definition = StoreSpec::key_value("write", KeyType::Bytes, 1).define(store)?;
+        let definition =
+            StoreSpec::key_value("write", KeyType::Bytes).partitions(1).define(store)?;
         let layout = Layout::of(&definition);
-        let schema = Arc::new(SchemaAt { definition, layout });
+        let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
         let index = Index::new([schema.clone()], [partition], 7)?;
         let mut writer = index.writer(partition)?;
         writer.set_phase(Phase::Serving);

@@ -58,7 +58,7 @@ fn file_reader_is_measured_and_reopened_in_every_way() {
     let (rounds, said) = run_section(section("reopen 1M", "reopen", &["reopen", "torn"]), None);
     assert!(said.problems.is_empty(), "{:?}", said.problems);
     let rounds = rounds.unwrap();
-    for how in ["closed", "checkpoint", "killed", "killed beside another", "kept by another"] {
+    for how in ["closed", "checkpoint", "killed", "killed next to another", "kept by another"] {
         let opened = rounds.spread(&format!("{how}: connect to first get, ms")).unwrap();
         assert!(opened.median > 0.0, "{how}");
     }

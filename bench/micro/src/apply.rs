@@ -300,7 +300,7 @@ impl Copy {
         let count = PartitionCount(data::PARTITIONS);
         let definition = data::spec(STORE).define(held.store)?;
         let layout = forebay_core::layout::Layout::of(&definition);
-        let schema = Arc::new(SchemaAt { definition, layout });
+        let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
         let index = Index::new([schema], count.partitions(), 7)?;
         let mut partitions = Vec::new();
         for partition in count.partitions() {
@@ -451,8 +451,8 @@ fn rows(plan: &ApplyPlan, rounds: &Rounds) -> Result<Vec<Row>, String> {
         }
         let (reader, index) = (step_name(READER, *changes), step_name(INDEX, *changes));
         let (reader, index) = (measure(&reader, "changes/s"), measure(&index, "changes/s"));
-        let beside = format!("{reader}, beside the index");
-        rows.push(Row::against(&beside, Unit::PerSecond, rounds, &reader, &index)?);
+        let row = format!("{reader}, against the index");
+        rows.push(Row::against(&row, Unit::PerSecond, rounds, &reader, &index)?);
     }
     let decode = plan.shapes.last().map(|changes| step_name(DECODE, *changes));
     for name in [LOCAL, REMOTE] {

@@ -249,7 +249,7 @@ fn holds(reader: &Reader, key: u64, value: &[u8]) -> Result<bool, Failure> {
 async fn fill(plan: &BootstrapPlan) -> Result<(Arc<Definition>, TempDir), Failure> {
     let server = Server::start(Log::Buffered)?;
     let client = Client::connect(server.address(), ClientOptions::default()).await?;
-    let spec = StoreSpec::key_value(STORE, KeyType::Int64, plan.partitions);
+    let spec = StoreSpec::key_value(STORE, KeyType::Int64).partitions(plan.partitions);
     let store = client.create_store(&spec).await?;
     let mut stream = store.write_stream(StreamOptions::default())?.deadline(PATIENCE);
     let mut value = Vec::new();

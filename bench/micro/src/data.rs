@@ -23,7 +23,8 @@ const LINE: &str = "likes long walks, short queues, and the sound of water at ni
 /// Returns the specification of the store.
 #[must_use]
 pub fn spec(name: &str) -> StoreSpec {
-    StoreSpec::documents(name, KeyType::String, PARTITIONS)
+    StoreSpec::documents(name, KeyType::String)
+        .partitions(PARTITIONS)
         .field("age", FieldType::INT32)
         .field("visits", FieldType::INT64)
         .field("score", FieldType::FLOAT32)

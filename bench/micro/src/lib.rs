@@ -20,6 +20,8 @@ pub mod watch;
 pub mod watcher;
 pub mod writes;
 
+use std::io::{self, Write};
+
 /// An error that ends a benchmark early; the benchmark prints it and never handles it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -30,4 +32,11 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub fn runtime() -> Result<tokio::runtime::Runtime, String> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     built.map_err(|error| format!("start the runtime: {error}"))
+}
+
+/// Prints lines for the process that reads this one's standard output, without a delay.
+fn say(lines: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(lines.as_bytes())?;
+    out.flush()
 }

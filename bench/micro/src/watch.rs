@@ -5,7 +5,7 @@
 //! clock that all processes of the machine share. The process ends when its standard input ends.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use forebay::{Reader, ReaderOptions};
 use tokio::runtime::Runtime;
 
 use crate::clock::nanos;
-use crate::{Failure, runtime};
+use crate::{Failure, runtime, say};
 
 /// First argument of a program that is to watch.
 pub const WATCH: &str = "watch";
@@ -136,12 +136,6 @@ fn look(
         }
         Ok(lines)
     })
-}
-
-fn say(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }
 
 #[cfg(test)]

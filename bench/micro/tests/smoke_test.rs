@@ -122,7 +122,7 @@ fn push_benchmark_sees_a_reader_switch_and_release_versions() {
             "memory at its peak, bytes",
             "memory with both versions, bytes",
             "memory at its peak once the version before has gone, bytes",
-            "index of the new version beside it, bytes in use",
+            "index of the new version next to it, bytes in use",
             "rows/s",
             "reads around the change, p99, us",
             "a partition applies nothing once the version before has gone, longest, ms",
@@ -154,8 +154,8 @@ fn writes_and_freshness_measure_kafka_next_to_its_raw_producer() {
             "raw Kafka producer, a stream's number in flight, 1/s",
         ],
     );
-    let beside = |row: &&Row| row.measure.starts_with("kafka (one broker), stream");
-    assert!(rows.iter().filter(beside).all(|row| row.ratio.is_some()), "no ratio to the peer");
+    let stream = |row: &&Row| row.measure.starts_with("kafka (one broker), stream");
+    assert!(rows.iter().filter(stream).all(|row| row.ratio.is_some()), "no ratio to the peer");
     let plan = freshness::FreshnessPlan {
         rounds: 1,
         writes: 40,

@@ -264,13 +264,13 @@ fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
     for (name, what) in [(ROWS, SERVED), (ROWS, FROM_DISK), (COLD, FROM_DISK)] {
         rows.push(Row::alone(&measure(name, what), unit(what), rounds, &measure(name, what))?);
     }
-    for (name, beside) in [
-        (ROWS, "copy of rows, beside the slower ceiling"),
-        (FILES, "copy of files, beside the slower ceiling"),
+    for (name, what) in [
+        (ROWS, "copy of rows, against the slower ceiling"),
+        (FILES, "copy of files, against the slower ceiling"),
     ] {
-        let beside = measure(beside, "MB/s");
+        let row = measure(what, "MB/s");
         let (ours, ceiling) = (measure(name, "MB/s"), measure(CEILING, "MB/s"));
-        rows.push(Row::against(&beside, Unit::MegabytesPerSecond, rounds, &ours, &ceiling)?);
+        rows.push(Row::against(&row, Unit::MegabytesPerSecond, rounds, &ours, &ceiling)?);
     }
     // A short copy has no seconds to compare.
     if [ROWS, LOOPBACK].iter().all(|name| rounds.values(&measure(name, SLOWEST)).is_ok()) {

@@ -127,7 +127,7 @@ impl Source {
 
 async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition, Failure> {
     let client = Client::connect(address, ClientOptions::default()).await?;
-    let spec = StoreSpec::key_value(STORE, KeyType::Bytes, 1);
+    let spec = StoreSpec::key_value(STORE, KeyType::Bytes).partitions(1);
     let store = client.create_store(&spec).await?;
     let mut stream = store.write_stream(StreamOptions::default())?.deadline(FILL_BOUND);
     let mut dice = SeededRng::new(rows);

@@ -38,7 +38,7 @@ fn shard_copies_are_measured_next_to_the_naive_copy_and_its_ceilings() {
         &[
             "copy of rows, values of 256 B, MB/s",
             "copy of rows, values of 256 B, memory of the target, MB",
-            "copy of rows, beside the slower ceiling, values of 256 B, MB/s",
+            "copy of rows, against the slower ceiling, values of 256 B, MB/s",
             "copy of rows, source not in the page cache, values of 256 B, MB/s",
             "copy of files, values of 256 B, MB/s",
             "file writer alone, values of 256 B, MB/s",
@@ -69,7 +69,8 @@ fn options_in(folder: &Path) -> BTreeSet<String> {
 #[test]
 fn naive_copy_has_the_options_of_our_shards() {
     let (ours, naive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let definition = StoreSpec::key_value("a", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
+    let definition =
+        StoreSpec::key_value("a", KeyType::Bytes).partitions(1).define(StoreId(1)).unwrap();
     // The default of a node.
     let memory = (SHARD_MEMORY_MIB as usize) << 20;
     let directory = ShardDirectory::new(ours.path(), Resources::new(memory).unwrap());

@@ -464,6 +464,11 @@ int32_t fb_store_list(uint64_t client, fb_bytes *definitions, fb_error *error);
  * | required u8 | allowed u32, each a VALUE | index u8
  */
 int32_t fb_store_definition(uint64_t store, fb_bytes *definition, fb_error *error);
+/*
+ * Fetches the newest definition from the writer and returns it, packed; fb_store_definition returns
+ * it from then on. FB_NOT_FOUND if the store was deleted, also if another store has taken its name.
+ */
+int32_t fb_store_refresh(uint64_t store, fb_bytes *definition, fb_error *error);
 
 /*
  * Sends changes together. Changes of one partition are atomic (up to 1,024) and in order. outcomes
@@ -632,17 +637,21 @@ int32_t fb_scan_next(
     uint64_t *count, fb_error *error);
 
 /*
- * Counts and status, packed: hits, misses, memory bytes, memory used, memory limit (all bits set
- * for none), spilled bytes, most bytes to spill, records applied, bytes read of the log, records
- * skipped, duplicates skipped, oversized changes skipped, log errors, rebuilds, copies started from
- * a snapshot, snapshots that were unavailable or unusable, checkpoints written, failed, restored,
- * damaged and ignored, blocks of checkpoints repaired, each u64 | store TEXT | ready u8 | phase u8
- * (1 bootstrapping, 2 serving, 3 poisoned) | percent of the bootstrap u8 | remaining time of the
- * bootstrap i64 | age i64 (microseconds) | schema version u32 | partitions u32, and per partition:
- * id u32 | phase u8 | generation u32 | offset applied u64 | end offset u64 | lag in records u64 |
- * age i64 | schema version u32 | documents u64 | bytes of documents u64 | bytes downloaded of a
- * snapshot u64 | size of the snapshot in bytes u64, 0 while none is downloaded | last error TEXT,
- * empty while entries are applied
+ * Counts and status, packed. First the counts, each u64:
+ * - reads: hits, misses;
+ * - memory bytes, of all documents;
+ * - memory, of the partitions that the reader maintains: used, limit (all bits set for none),
+ *   spilled, spill limit;
+ * - counts of all partitions together: records applied, log bytes read, records skipped, duplicates
+ *   skipped, oversized skipped, log errors, rebuilds, bootstraps (copies started from a snapshot),
+ *   bootstraps failed (snapshots that were unavailable or unusable);
+ * - checkpoints: written, failed, restored, damaged, ignored, blocks repaired.
+ * Then the status: store TEXT | is ready u8 | phase u8 (1 bootstrapping, 2 serving, 3 poisoned) |
+ * bootstrap percent u8 | bootstrap remaining i64 (microseconds, as each age) | age i64 | schema
+ * version u32 | partitions u32, and per partition: partition u32 | phase u8 | generation u32 |
+ * offset applied u64 | end offset u64 | lag records u64 | age i64 | schema version u32 | documents
+ * u64 | document bytes u64 | snapshot download: bytes u64, bytes in all u64, 0 if no snapshot is
+ * downloaded | last error TEXT, empty while entries are applied
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 /*

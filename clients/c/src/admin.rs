@@ -15,7 +15,7 @@ use crate::error::ffi_call;
 use crate::handles::{OpenClient, OpenStore};
 use crate::input::{column_index_of, field_type_of, key_type_of, one, put, slice};
 use crate::output::Packer;
-use crate::process::wait;
+use crate::process::{wait, wait_here};
 use crate::registry::{self, Object};
 
 fn insert_store(client: &OpenClient, store: Store) -> Result<u64> {
@@ -112,6 +112,30 @@ pub unsafe extern "C" fn fb_store_definition(
         let open = registry::open(store)?;
         let mut packer = Packer::default();
         packer.definition(&open.store()?.store()?.definition());
+        // SAFETY: the caller follows the header's rules.
+        unsafe { put(definition, packer.finish()) };
+        Ok(())
+    })
+}
+
+/// Fetches the newest definition of an open store from the writer, and returns it packed.
+///
+/// # Safety
+/// Pointers satisfy the header's rules.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_refresh(
+    store: u64,
+    definition: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    ffi_call(error, || {
+        let open = registry::open(store)?;
+        let store = open.store()?.store()?;
+        let refreshed =
+            if store.is_in_memory() { wait_here(store.refresh())? } else { wait(store.refresh())? };
+        let refreshed = refreshed?;
+        let mut packer = Packer::default();
+        packer.definition(&refreshed);
         // SAFETY: the caller follows the header's rules.
         unsafe { put(definition, packer.finish()) };
         Ok(())
@@ -276,8 +300,8 @@ impl FbStoreSpec {
             (self.name.text()?, self.partition_key.text()?, self.event_time.text()?, fields)
         };
         let mut spec = match self.key_value {
-            0 => StoreSpec::documents(name, key_type, self.partitions),
-            _ => StoreSpec::key_value(name, key_type, self.partitions),
+            0 => StoreSpec::documents(name, key_type).partitions(self.partitions),
+            _ => StoreSpec::key_value(name, key_type).partitions(self.partitions),
         };
         if self.stream != 0 {
             let event_time = (!event_time.is_empty()).then(|| event_time.to_owned());

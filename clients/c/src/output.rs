@@ -151,7 +151,7 @@ impl Packer {
     /// Appends a document: expiry i64, version i64, number of fields u32; per field its name, its
     /// expiry i64, and its value, which is none for null.
     pub(crate) fn document(&mut self, row: &RowRef<'_>) -> Result<()> {
-        let (document, definition) = (row.document()?, &row.schema().definition);
+        let (document, definition) = (row.document()?, row.definition());
         self.i64(document.expires_at.map_or(NONE, |at| at.as_micros()));
         self.i64(document.version.map_or(NONE, |version| version.0 as i64));
         let named: Vec<_> = document

@@ -397,7 +397,7 @@ pub unsafe extern "C" fn fb_reader_definition(
     ffi_call(error, || {
         let open = registry::open(reader)?;
         let mut packer = Packer::default();
-        packer.definition(&open.reader()?.reader.schema().definition);
+        packer.definition(&open.reader()?.reader.definition());
         // SAFETY: the caller follows the header's rules.
         unsafe { put(definition, packer.finish()) };
         Ok(())
@@ -438,9 +438,9 @@ pub unsafe extern "C" fn fb_reader_on_schema_change(
         let open = registry::open(reader)?;
         // SAFETY: the caller follows the header's rules.
         let sink = unsafe { Sink::of(sink)? };
-        open.reader()?.reader.on_schema_change(Arc::new(move |schema| {
+        open.reader()?.reader.on_schema_change(Arc::new(move |definition| {
             let mut packer = Packer::default();
-            packer.definition(&schema.definition);
+            packer.definition(definition);
             sink.tell(packer.into_bytes(), None);
         }));
         Ok(())

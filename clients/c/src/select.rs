@@ -214,7 +214,7 @@ mod tests {
 
     /// Creates a select that is not sent: its store is in memory.
     fn select() -> EventQuery {
-        let spec = StoreSpec::documents("users", KeyType::String, 1);
+        let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
         Reader::in_memory(&spec, []).unwrap().as_store().select()
     }
 

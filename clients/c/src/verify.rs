@@ -56,7 +56,7 @@ pub unsafe extern "C" fn fb_reader_verify(
         let wait_max = Duration::from_millis(timeout_ms);
         let found = open.wait(open.reader.verify(PartitionId(partition), wait_max))??;
         let mut packer = Packer::default();
-        packer.verified(&found, &open.reader.schema().definition)?;
+        packer.verified(&found, &open.reader.definition())?;
         // SAFETY: the caller follows the header's rules.
         unsafe { put(verified, packer.finish()) };
         Ok(())
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn differences_are_packed_with_their_keys() {
-        let spec = StoreSpec::key_value("a", KeyType::String, 1);
+        let spec = StoreSpec::key_value("a", KeyType::String).partitions(1);
         let definition = spec.define(StoreId(1)).unwrap();
         let key = |text: &str| Key::plain(text.as_bytes()).unwrap();
         let verified = Verification {

@@ -520,6 +520,45 @@ static void select_events(uint64_t client)
     check(fb_close(store, &failure), "close the stream to select of");
 }
 
+/* Returns the version in a packed definition, and frees the definition. */
+static uint32_t take_version(fb_bytes definition)
+{
+    const uint8_t *at = definition.data + 8;
+    uint32_t version;
+
+    take_text(&at);
+    version = take_u32(&at);
+    fb_bytes_free(&definition);
+    return version;
+}
+
+/* A refresh returns the definition that another client has made, and none of a deleted store. */
+static void refresh(uint64_t client, const char *address)
+{
+    fb_store_spec spec = {text("c-altered"), FB_KEY_STRING, 1, {NULL, 0}, NULL, 0,
+                          {-1, 0, 0, -1, 0}, 1, 0, {NULL, 0}};
+    fb_alteration drop_all;
+    fb_bytes definition;
+    uint64_t other = 0, store = 0;
+
+    check(fb_store_create(client, &spec, &store, &failure), "create a store to refresh");
+    check(fb_client_connect(text(address), WAIT_MS, &other, &failure), "connect another client");
+    memset(&drop_all, 0, sizeof drop_all);
+    drop_all.kind = FB_ALTER_DROP_ALL;
+    check(fb_store_alter(other, spec.name, 1, &drop_all, 1, &definition, &failure), "drop all");
+    expect(take_version(definition) == 2, "the next version");
+    check(fb_store_definition(store, &definition, &failure), "definition before a refresh");
+    expect(take_version(definition) == 1, "the version that its client has seen");
+    check(fb_store_refresh(store, &definition, &failure), "refresh");
+    expect(take_version(definition) == 2, "the newest version");
+    check(fb_store_definition(store, &definition, &failure), "definition after a refresh");
+    expect(take_version(definition) == 2, "the version of the refresh");
+    check(fb_store_delete(other, spec.name, &failure), "delete the store to refresh");
+    expect(fb_store_refresh(store, &definition, NULL) == FB_NOT_FOUND, "a deleted store is gone");
+    check(fb_close(other, &failure), "close the other client");
+    check(fb_close(store, &failure), "close the store to refresh");
+}
+
 /*
  * Returns whether the reader's one copy has started from a snapshot, and has applied fewer records.
  */
@@ -656,6 +695,7 @@ int main(int arguments_count, char **arguments)
     set_options(client);
     indexed_stream(client);
     select_events(client);
+    refresh(client, arguments[1]);
     if (arguments_count > 3) begin_with_snapshot(client, arguments[3]);
     check(fb_close(client, &failure), "close the client");
     expect(fb_store_write(store, NULL, 0, 0, NULL, NULL, NULL) == FB_CLOSED,

@@ -67,8 +67,10 @@ if TYPE_CHECKING:
         EventColumn,
         EventQueryResult,
         Field,
+        MemoryUse,
         PackedValues,
         PartitionStatus,
+        ReadCounts,
         ReaderMetrics,
         ReaderStatus,
         SnapshotDownload,
@@ -129,6 +131,7 @@ __all__ = [
     "KeyStatus",
     "Keys",
     "LimitExceededError",
+    "MemoryUse",
     "NotFoundError",
     "Operation",
     "OrderedReads",
@@ -139,6 +142,7 @@ __all__ = [
     "PendingWrite",
     "PermissionDeniedError",
     "Presence",
+    "ReadCounts",
     "Reader",
     "ReaderMetrics",
     "ReaderStatus",
@@ -175,8 +179,8 @@ _LAZY = {
     "_aio": "AsyncClient",
     "_aio_reader": "AsyncReader",
     "_answers": "BatchOutcome CheckpointCounts Counts Definition Event EventColumn "
-    "EventQueryResult Field PackedValues PartitionStatus ReaderMetrics ReaderStatus "
-    "SnapshotDownload StreamSummary Verification WriteOutcome",
+    "EventQueryResult Field MemoryUse PackedValues PartitionStatus ReadCounts ReaderMetrics "
+    "ReaderStatus SnapshotDownload StreamSummary Verification WriteOutcome",
     "_async_verbs": "AsyncAcknowledgement AsyncOrderedReads AsyncOrderedScan AsyncStore "
     "AsyncWriteStream",
     "_memory": "InMemoryReader",

@@ -325,20 +325,37 @@ class Verification:
 
 
 @dataclass(frozen=True)
+class ReadCounts:
+    """Counts of reads since the reader was opened."""
+
+    hits: int
+    """Reads that found a document."""
+    misses: int
+    """Reads that found no document, or an expired one."""
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The memory of the partitions that a reader maintains."""
+
+    used: int
+    """Bytes of documents, their index and free space."""
+    limit: int | None
+    """The bound of `used`: the memory limit; None without a bound."""
+    spilled: int
+    """Bytes on disk of the documents that exceed the memory limit."""
+    spill_limit: int
+    """The bound of `spilled`; 0 if nothing is spilled."""
+
+
+@dataclass(frozen=True)
 class ReaderMetrics:
     """Counts and sizes of a reader since it was opened."""
 
-    hits: int
-    misses: int
+    reads: ReadCounts
     memory_bytes: int
     """Estimated bytes of memory of all documents."""
-    memory_used: int
-    """Bytes of the partitions that this reader maintains: documents, their index and free space."""
-    memory_limit: int | None
-    """The bound of `memory_used`; None without a bound."""
-    spilled_bytes: int
-    """Bytes on disk of the documents that exceed the memory limit."""
-    spill_limit: int
-    """The bound of `spilled_bytes`; 0 if nothing is spilled."""
+    memory: MemoryUse
     counts: Counts
+    """Counts of all partitions together."""
     status: ReaderStatus

@@ -427,7 +427,7 @@ impl NativeReader {
     /// Definition at the schema version `schema_version`.
     #[getter]
     fn definition<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, CallError> {
-        native_call(|| definition_object(py, &self.reader(py)?.schema().definition))
+        native_call(|| definition_object(py, &self.reader(py)?.definition()))
     }
 
     /// Returns the current status of the reader and of each of its partitions.
@@ -477,9 +477,9 @@ impl NativeReader {
                     }
                 }
             })?;
-            reader.on_schema_change(Arc::new(move |schema| {
+            reader.on_schema_change(Arc::new(move |definition| {
                 // The send fails once the process ends and no receiver is left.
-                let _ = versions.send(schema.definition.version.0);
+                let _ = versions.send(definition.version.0);
             }));
             Ok(())
         })
@@ -507,8 +507,7 @@ impl NativeReader {
 
 impl NativeReader {
     fn over(opened: ReopenableReader) -> Self {
-        let (store, name) =
-            (opened.reader.schema().definition.store, opened.reader.store().to_owned());
+        let (store, name) = (opened.reader.definition().store, opened.reader.store().to_owned());
         Self { inner: Arc::new(ForkAwareReader::new(opened)), store, name }
     }
 

@@ -235,9 +235,9 @@ pub(crate) fn document_object<'py>(
     reader: &Reader,
     document: &Document,
 ) -> Result<Bound<'py, PyAny>, CallError> {
-    // The schema is read after the document, so that it is not older; a field dropped in between is
-    // absent.
-    document_of(py, &reader.schema().definition, document)
+    // The definition is read after the document, so that it is not older; a field dropped in
+    // between is absent.
+    document_of(py, &reader.definition(), document)
 }
 
 /// Returns the dict of a document whose fields a definition names.

@@ -189,8 +189,8 @@ impl NewStore {
         native_call(|| {
             let key_type = key_type_of(key_type)?;
             let mut spec = match key_value {
-                true => StoreSpec::key_value(name, key_type, partitions),
-                false => StoreSpec::documents(name, key_type, partitions),
+                true => StoreSpec::key_value(name, key_type).partitions(partitions),
+                false => StoreSpec::documents(name, key_type).partitions(partitions),
             };
             spec.fields.extend(fields.into_iter().map(|field| field.spec));
             spec.partition_key = partition_key;

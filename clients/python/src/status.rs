@@ -106,14 +106,18 @@ pub(crate) fn metrics_object<'py>(
     py: Python<'py>,
     metrics: &ReaderMetrics,
 ) -> Result<Bound<'py, PyAny>, CallError> {
+    let reads = PyDict::new(py);
+    reads.set_item("hits", metrics.reads.hits)?;
+    reads.set_item("misses", metrics.reads.misses)?;
+    let memory = PyDict::new(py);
+    memory.set_item("used", metrics.memory.used)?;
+    memory.set_item("limit", metrics.memory.limit)?;
+    memory.set_item("spilled", metrics.memory.spilled)?;
+    memory.set_item("spill_limit", metrics.memory.spill_limit)?;
     let parts = PyDict::new(py);
-    parts.set_item("hits", metrics.reads.hits)?;
-    parts.set_item("misses", metrics.reads.misses)?;
+    parts.set_item("reads", model(py, "ReadCounts", &reads)?)?;
     parts.set_item("memory_bytes", metrics.memory_bytes)?;
-    parts.set_item("memory_used", metrics.memory.used)?;
-    parts.set_item("memory_limit", metrics.memory.limit)?;
-    parts.set_item("spilled_bytes", metrics.memory.spilled)?;
-    parts.set_item("spill_limit", metrics.memory.spill_limit)?;
+    parts.set_item("memory", model(py, "MemoryUse", &memory)?)?;
     parts.set_item("counts", counts_object(py, &metrics.counts)?)?;
     parts.set_item("status", status_object(py, &metrics.status)?)?;
     Ok(model(py, "ReaderMetrics", &parts)?)

@@ -1,5 +1,6 @@
 //! The comparison of a reader with its node, and its result as the package's data class.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::Reader;
@@ -16,7 +17,7 @@ use crate::python::{IntoPython, model};
 /// The result of a comparison, and the definition that decodes its keys.
 pub(crate) struct ReaderVerification {
     verified: Verification,
-    definition: Definition,
+    definition: Arc<Definition>,
 }
 
 impl ReaderVerification {
@@ -30,7 +31,7 @@ impl ReaderVerification {
         timeout: Duration,
     ) -> forebay::Result<Self> {
         let verified = reader.verify(PartitionId(partition), timeout).await?;
-        Ok(Self { verified, definition: reader.schema().definition.clone() })
+        Ok(Self { verified, definition: reader.definition() })
     }
 }
 

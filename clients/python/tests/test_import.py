@@ -31,7 +31,7 @@ import forebay
 reader = forebay.Reader.in_memory({"n": "int64", "v": "f32[2]"}, {"a": {"n": 1}})
 assert reader.get("a", "n") == 1 and reader.get("b", "n") is forebay.ABSENT
 assert reader.get_many(["a", "b"], "n", None) == [1, None]
-assert reader.get_document("a") == {"n": 1} and reader.metrics().hits == 3
+assert reader.get_document("a") == {"n": 1} and reader.metrics().reads.hits == 3
 """
     assert "numpy" not in brought(opened)
     assert "numpy" in brought(opened + "reader.gather(reader.plan_gather(['n'], 'int64'), ['a'])")

@@ -56,7 +56,7 @@ while True:
         partition = metrics.status.partitions[0]
         print(json.dumps({
             "last_error": told(partition.last_error), "answered": read(),
-            "used": metrics.memory_used, "limit": metrics.memory_limit,
+            "used": metrics.memory.used, "limit": metrics.memory.limit,
             "documents": partition.documents,
         }), flush=True)
     elif order is not None:
@@ -80,8 +80,8 @@ def test_reader_over_its_memory_limit_stops_applying_and_keeps_answering(stores:
     store = stores.client.create_store(new_name(), {"raw": "bytes"}, key_type="int64", partitions=1)
     with stores.client.reader(store.definition.name, memory_limit=MEMORY_LIMIT) as reader:
         reader.await_ready(WAIT_SECONDS)
-        before = reader.metrics()
-        assert before.memory_limit == MEMORY_LIMIT and before.memory_used <= MEMORY_LIMIT
+        before = reader.metrics().memory
+        assert before.limit == MEMORY_LIMIT and before.used <= MEMORY_LIMIT
         written = [store.put(n, {"raw": VALUE[:KIB]}).token for n in range(1_000)]
         with pytest.raises(forebay.DeadlineExceededError):
             reader.get(999, "raw", after=written[-1], timeout=1)
@@ -96,7 +96,7 @@ def test_reader_over_its_memory_limit_stops_applying_and_keeps_answering(stores:
         expected = [VALUE[:KIB]] * applied + [None] * (1_000 - applied)
         assert reader.get_many(range(1_000), "raw", None) == expected
         eventually("it is stale", lambda: is_stale(reader))
-        assert reader.metrics().memory_used <= MEMORY_LIMIT
+        assert reader.metrics().memory.used <= MEMORY_LIMIT
 
 
 def test_reader_spills_documents_beyond_its_memory_limit(stores: Stores, tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_reader_spills_documents_beyond_its_memory_limit(stores: Stores, tmp_pat
         assert reader.get_many(range(len(values)), "raw") == values
         buffer = bytearray(KIB)
         assert reader.get_into(1, "raw", buffer) == KIB and buffer == values[1]
-        metrics = reader.metrics()
-        assert metrics.memory_used <= MEMORY_LIMIT and metrics.spill_limit == room
-        assert 0 < metrics.spilled_bytes <= room
+        memory = reader.metrics().memory
+        assert memory.used <= MEMORY_LIMIT and memory.spill_limit == room
+        assert 0 < memory.spilled <= room
 
 
 def test_spilling_needs_a_directory(stores: Stores, server: Server) -> None:
@@ -135,7 +135,7 @@ def test_spilling_needs_a_directory(stores: Stores, server: Server) -> None:
     with pytest.raises(OverflowError):
         stores.client.reader(name, spill_limit=-1)
     with stores.client.reader(name) as reader:
-        assert reader.metrics().spill_limit == 0
+        assert reader.metrics().memory.spill_limit == 0
 
 
 def is_stale(reader: forebay.Reader) -> bool:

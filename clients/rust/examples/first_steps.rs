@@ -11,7 +11,8 @@ async fn main() -> forebay::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7070".to_owned());
 
     let client = Client::connect(&address, ClientOptions::default()).await?;
-    let spec = StoreSpec::documents("users", KeyType::String, 4)
+    let spec = StoreSpec::documents("users", KeyType::String)
+        .partitions(4)
         .field("age", FieldType::INT32)
         .field("visits", FieldType::INT64);
     let users = match client.create_store(&spec).await {

@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
     let reader = Reader::open(address, options).await?;
     reader.await_ready(PATIENCE).await?;
     // A ready reader is fresh enough; this wait adds everything that was acknowledged before.
-    let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
+    let partitions: Vec<_> = reader.definition().partitions.partitions().collect();
     reader.wait(&ReadOptions::latest(PATIENCE), &partitions).await?;
     println!("ready, {} partitions restored", reader.metrics().counts.checkpoints.restored);
 

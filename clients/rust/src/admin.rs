@@ -3,10 +3,8 @@
 use forebay_core::Result;
 use forebay_core::id::SchemaVersion;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
-use forebay_wire::v1;
 
 use crate::client::Client;
-use crate::connection::Rpc;
 use crate::store::Store;
 
 impl Client {
@@ -16,7 +14,8 @@ impl Client {
     /// use forebay::Client;
     /// use forebay::schema::{FieldType, KeyType, StoreSpec};
     /// # async fn example(client: Client) -> forebay::Result<()> {
-    /// let spec = StoreSpec::documents("users", KeyType::String, 8)
+    /// let spec = StoreSpec::documents("users", KeyType::String)
+    ///     .partitions(8)
     ///     .field("age", FieldType::INT64);
     /// let users = client.create_store(&spec).await?;
     /// assert_eq!(users.definition().version.0, 1);
@@ -87,9 +86,6 @@ impl Client {
     /// # Errors
     /// `Unavailable` if the writer does not answer before the deadline.
     pub async fn list_stores(&self) -> Result<Vec<Definition>> {
-        let call = async |mut rpc: Rpc, message| rpc.list_stores(message).await;
-        let listed: v1::ListStoresResponse =
-            self.connection().read(v1::ListStoresRequest {}, call).await?;
-        listed.definitions.into_iter().map(TryInto::try_into).collect()
+        self.connection().list().await
     }
 }

@@ -235,7 +235,8 @@ mod tests {
     use super::*;
 
     fn users() -> Definition {
-        StoreSpec::documents("users", KeyType::String, 8)
+        StoreSpec::documents("users", KeyType::String)
+            .partitions(8)
             .field("age", FieldType::INT64)
             .field("tags", FieldType::List(ScalarType::String))
             .define(StoreId(1))
@@ -293,15 +294,17 @@ mod tests {
         let error = ChangeSpec::new(Verb::Delete, 7.into()).resolve(&users()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.message().contains("int64") && error.message().contains("string"));
-        let bytes = StoreSpec::documents("raw", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
+        let bytes =
+            StoreSpec::documents("raw", KeyType::Bytes).partitions(1).define(StoreId(1)).unwrap();
         assert!(ChangeSpec::new(Verb::Delete, b"\xff\x00".into()).resolve(&bytes).is_ok());
         assert!(ChangeSpec::new(Verb::Delete, "text".into()).resolve(&bytes).is_err());
     }
 
     #[test]
     fn declared_partition_key_is_required_in_every_key() {
-        let mut spec =
-            StoreSpec::documents("carts", KeyType::String, 8).field("user", FieldType::INT64);
+        let mut spec = StoreSpec::documents("carts", KeyType::String)
+            .partitions(8)
+            .field("user", FieldType::INT64);
         spec.partition_key = Some("user".to_owned());
         let carts = spec.define(StoreId(1)).unwrap();
         let cart = DocumentKey::from("cart-1");

@@ -105,7 +105,7 @@ impl Client {
         let start = || SharedSubscriptions::start(connection.channel(), connection.parts());
         let subscriptions = self.state.subscriptions.get_or_init(start);
         let parts = subscriptions.reader_parts(connection.parts());
-        crate::reader::open(options, async { Ok(parts) }).await
+        crate::reader::open(options, Box::pin(async { Ok(parts) })).await
     }
 
     /// Returns the client's random id, which each of its changes carries.

@@ -1,13 +1,13 @@
-//! Coalesces writes of many callers to one store while other requests are in flight.
+//! Coalesces writes of many callers to one store while a request is in flight.
 //!
 //! A request costs client and writer more than a change does, and the writer makes entries of
-//! several partitions durable together if they arrive together. While two requests are in flight,
-//! further writes therefore wait for an answer, and are sent as one request. A lone writer never
+//! several partitions durable together if they arrive together. While a request is in flight,
+//! further writes therefore wait for its answer, and are sent as one request. A lone writer never
 //! waits. A slow answer, for example of a partition without a leader, delays other writes by at
-//! most [`WAIT_MAX`]; until the answer comes, the writes of each set of partitions go in requests
-//! of their own.
+//! most [`WAIT_MAX`]; until the answer comes, each write is sent alone.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use std::time::Duration;
 use forebay_core::Error;
 use forebay_core::limits::{
     CLIENT_COALESCE_BYTES_TARGET, CLIENT_COALESCE_ONE_BYTES_MAX, CLIENT_COALESCE_WAIT_MS,
-    CLIENT_REQUESTS_IN_FLIGHT_MAX,
 };
 use forebay_wire::v1;
 use parking_lot::Mutex;
@@ -27,10 +26,13 @@ use crate::connection::{Connection, WriteAnswer, is_write_retried};
 /// Longest time that writes wait for the answer to another request before they are sent.
 const WAIT_MAX: Duration = Duration::from_millis(CLIENT_COALESCE_WAIT_MS);
 
+/// Store, schema version and number of repartitions: requests must share them to be coalesced.
+type Destination = (u64, u32, u32);
+
 /// The result that a waiting write receives.
 enum CoalescedReply {
     Answered(WriteAnswer),
-    /// The coalesced requests were refused together.
+    /// The coalesced requests were refused together, or the answer before them is slow.
     SendAlone,
 }
 
@@ -39,24 +41,15 @@ pub(crate) struct WriteCoalescer {
     connection: Arc<Connection>,
     /// Runtime that sends the requests; without a runtime, no request waits.
     runtime: Option<Handle>,
+    /// The destinations that have a request in flight.
     lanes: Mutex<HashMap<Destination, Lane>>,
 }
 
-/// Attributes that requests must share to be coalesced.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Destination {
-    store: u64,
-    schema_version: u32,
-    repartition_count: u32,
-}
-
-/// Requests to one destination, while some are in flight.
+/// The requests to one destination that wait for the answer to the one in flight.
 #[derive(Default)]
 struct Lane {
-    /// In-flight requests whose answers others wait for.
-    in_flight: usize,
-    /// In-flight requests whose answers no request waits for any more.
-    overdue: usize,
+    /// Whether that answer is slow, so that no request waits for it.
+    is_overdue: bool,
     /// At most as many requests as the windows of its partitions have sequences: each request holds
     /// at least one.
     waiting: VecDeque<WaitingWrite>,
@@ -68,25 +61,19 @@ struct WaitingWrite {
     reply: oneshot::Sender<CoalescedReply>,
 }
 
-/// Whether a new request is sent or waits.
+/// The way of a new request: others wait for its answer, it waits, or neither.
 enum Dispatch {
     Send(v1::WriteChangesRequest),
     Wait(oneshot::Receiver<CoalescedReply>),
+    SendAlone(v1::WriteChangesRequest),
 }
 
-impl Destination {
-    /// Returns the destination of a request that may wait: a small request whose answer is its
-    /// append.
-    fn of(request: &v1::WriteChangesRequest, bytes: usize) -> Option<Self> {
-        let mut changes = request.batch.as_ref()?.changes.iter();
-        if bytes > CLIENT_COALESCE_ONE_BYTES_MAX || changes.any(|change| change.condition.is_some())
-        {
-            return None;
-        }
-        let v1::WriteChangesRequest { store_id: store, schema_version, repartition_count, .. } =
-            *request;
-        Some(Self { store, schema_version, repartition_count })
-    }
+/// Returns the destination of a request that may wait: a small request whose answer is its append.
+fn destination(request: &v1::WriteChangesRequest, bytes: usize) -> Option<Destination> {
+    let mut changes = request.batch.as_ref()?.changes.iter();
+    let may_wait =
+        bytes <= CLIENT_COALESCE_ONE_BYTES_MAX && changes.all(|change| change.condition.is_none());
+    may_wait.then_some((request.store_id, request.schema_version, request.repartition_count))
 }
 
 impl WriteCoalescer {
@@ -107,11 +94,14 @@ impl WriteCoalescer {
         bytes: usize,
     ) -> WriteAnswer {
         let request = make();
-        let Some(to) = self.runtime.as_ref().and_then(|_| Destination::of(&request, bytes)) else {
+        let Some(to) = self.runtime.as_ref().and_then(|_| destination(&request, bytes)) else {
             return self.connection.write(request).await;
         };
         match self.dispatch(to, request, bytes) {
-            Dispatch::Send(request) => InFlight::new(self, to).send(request).await,
+            Dispatch::Send(request) => {
+                InFlight { coalescer: Arc::clone(self), to }.send(request).await
+            }
+            Dispatch::SendAlone(request) => self.connection.write(request).await,
             Dispatch::Wait(reply) => match self.connection.within_attempt(reply).await? {
                 Ok(CoalescedReply::Answered(answer)) => answer,
                 Ok(CoalescedReply::SendAlone) => self.connection.write(make()).await,
@@ -129,106 +119,78 @@ impl WriteCoalescer {
         request: v1::WriteChangesRequest,
         bytes: usize,
     ) -> Dispatch {
-        let mut lanes = self.lanes.lock();
-        let lane = lanes.entry(to).or_default();
-        if lane.in_flight < CLIENT_REQUESTS_IN_FLIGHT_MAX {
-            lane.in_flight += 1;
-            return Dispatch::Send(request);
-        }
-        let (reply, receiver) = oneshot::channel();
-        lane.waiting.push_back(WaitingWrite { request, bytes, reply });
-        Dispatch::Wait(receiver)
-    }
-
-    /// Returns the next requests to send, when the queue no longer waits for a request: because it
-    /// was answered, or because its answer is slow.
-    fn next(&self, to: Destination, is_overdue: bool) -> Vec<Vec<WaitingWrite>> {
-        let mut lanes = self.lanes.lock();
-        let Some(lane) = lanes.get_mut(&to) else { return Vec::new() };
-        lane.overdue += usize::from(is_overdue);
-        let groups = lane.groups();
-        lane.in_flight = lane.in_flight - 1 + groups.len();
-        Self::end_idle(&mut lanes, to);
-        groups
-    }
-
-    /// Notes that a request with a slow answer is no longer in flight.
-    fn end_overdue(&self, to: Destination) {
-        let mut lanes = self.lanes.lock();
-        if let Some(lane) = lanes.get_mut(&to) {
-            lane.overdue -= 1;
-        }
-        Self::end_idle(&mut lanes, to);
-    }
-
-    fn end_idle(lanes: &mut HashMap<Destination, Lane>, to: Destination) {
-        if lanes.get(&to).is_some_and(|lane| lane.in_flight + lane.overdue == 0) {
-            lanes.remove(&to);
+        match self.lanes.lock().entry(to) {
+            Entry::Vacant(lane) => {
+                lane.insert(Lane::default());
+                Dispatch::Send(request)
+            }
+            Entry::Occupied(lane) if lane.get().is_overdue => Dispatch::SendAlone(request),
+            Entry::Occupied(mut lane) => {
+                let (reply, receiver) = oneshot::channel();
+                lane.get_mut().waiting.push_back(WaitingWrite { request, bytes, reply });
+                Dispatch::Wait(receiver)
+            }
         }
     }
-}
 
-impl Lane {
-    /// Takes all waiting requests as one group, up to the limits of one request. While an answer is
-    /// overdue, takes one group per set of partitions, because the slow partition may be among
-    /// them.
-    fn groups(&mut self) -> Vec<Vec<WaitingWrite>> {
-        let (mut groups, mut bytes) = (BTreeMap::<_, Vec<_>>::new(), 0);
+    /// Takes the waiting requests, up to the limit of one request; ends the lane if there are none.
+    fn next_group(&self, to: Destination) -> Vec<WaitingWrite> {
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        let mut lanes = self.lanes.lock();
+        let Some(lane) = lanes.get_mut(&to) else { return group };
         while bytes < CLIENT_COALESCE_BYTES_TARGET
-            && let Some(waiting) = self.waiting.pop_front()
+            && let Some(waiting) = lane.waiting.pop_front()
         {
             // A caller that has dropped its wait sends the request again by itself, or not at all.
             if !waiting.reply.is_closed() {
                 bytes += waiting.bytes;
-                let by = (self.overdue > 0).then(|| waiting.request.partitions.clone());
-                groups.entry(by).or_default().push(waiting);
+                group.push(waiting);
             }
         }
-        groups.into_values().collect()
+        if group.is_empty() {
+            lanes.remove(&to);
+        }
+        group
+    }
+
+    /// Lets each request go alone until the request in flight, whose answer is slow, has ended.
+    fn disband(&self, to: Destination) {
+        let mut lanes = self.lanes.lock();
+        let Some(lane) = lanes.get_mut(&to) else { return };
+        lane.is_overdue = true;
+        for waiting in lane.waiting.drain(..) {
+            drop(waiting.reply.send(CoalescedReply::SendAlone));
+        }
     }
 }
 
-/// A request in flight. The requests that wait for it are sent once it is answered, once it is
-/// slow, or once no caller wants its answer any more.
+/// The request in flight to a destination. The requests that wait for it are sent once it is
+/// answered, or once no caller wants its answer any more.
 struct InFlight {
     coalescer: Arc<WriteCoalescer>,
     to: Destination,
-    is_overdue: bool,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.is_overdue {
-            self.coalescer.end_overdue(self.to);
-        } else {
-            self.release();
+        let group = self.coalescer.next_group(self.to);
+        if let Some(runtime) = &self.coalescer.runtime
+            && !group.is_empty()
+        {
+            let next = Self { coalescer: Arc::clone(&self.coalescer), to: self.to };
+            runtime.spawn(next.send_all(group));
         }
     }
 }
 
 impl InFlight {
-    fn new(coalescer: &Arc<WriteCoalescer>, to: Destination) -> Self {
-        Self { coalescer: Arc::clone(coalescer), to, is_overdue: false }
-    }
-
-    async fn send(mut self, request: v1::WriteChangesRequest) -> WriteAnswer {
-        let connection = Arc::clone(&self.coalescer.connection);
-        let mut answer = pin!(connection.write(request));
+    async fn send(self, request: v1::WriteChangesRequest) -> WriteAnswer {
+        let mut answer = pin!(self.coalescer.connection.write(request));
         if let Ok(answer) = tokio::time::timeout(WAIT_MAX, &mut answer).await {
             return answer;
         }
-        self.is_overdue = true;
-        self.release();
+        self.coalescer.disband(self.to);
         answer.await
-    }
-
-    /// Sends the requests that wait for this one.
-    fn release(&self) {
-        let groups = self.coalescer.next(self.to, self.is_overdue);
-        let Some(runtime) = &self.coalescer.runtime else { return };
-        for group in groups {
-            runtime.spawn(Self::new(&self.coalescer, self.to).send_all(group));
-        }
     }
 
     /// Sends these requests as one, and passes the result to each caller.
@@ -240,7 +202,8 @@ impl InFlight {
         }
         let Some(request) = merged(requests) else { return };
         let mut answer = self.send(request).await;
-        // No change of a refused request is in the log, and a retry would be refused, too.
+        // No change of a refused request is in the log, and a retry would be refused, too. The
+        // writer refused one of the requests, or all: each must go alone to find out.
         let is_refused =
             answer.as_ref().is_err_and(|error| !is_write_retried(error)) && members.len() > 1;
         let results = answer.as_mut().map(|response| std::mem::take(&mut response.results));
@@ -251,7 +214,6 @@ impl InFlight {
                 ..response
             });
             let result = match is_refused {
-                // The writer refused one of the requests, or all: each must go alone to find out.
                 true => CoalescedReply::SendAlone,
                 false => CoalescedReply::Answered(answer),
             };

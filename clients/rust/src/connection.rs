@@ -17,6 +17,7 @@ use forebay_wire::endpoint::endpoint_of;
 use forebay_wire::status::{error_of_status, write_error_of_status};
 use forebay_wire::v1;
 use forebay_wire::v1::writer_client::WriterClient;
+use futures::future::BoxFuture;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
@@ -106,14 +107,17 @@ impl Connection {
     /// # Errors
     /// `Unavailable` if the attempt surely appended nothing, `UnknownOutcome` if the outcome is
     /// unknown, or the writer's refusal.
-    pub(crate) async fn write(
+    pub(crate) fn write(
         &self,
         request: v1::WriteChangesRequest,
-    ) -> Result<v1::WriteChangesResponse> {
-        let mut rpc = self.rpc();
-        let answer =
-            self.within_attempt(async { rpc.write_changes(self.request(request)).await }).await?;
-        answer.map(Response::into_inner).map_err(|status| write_error_of_status(&status))
+    ) -> BoxFuture<'_, Result<v1::WriteChangesResponse>> {
+        Box::pin(async move {
+            let mut rpc = self.rpc();
+            let answer = self
+                .within_attempt(async { rpc.write_changes(self.request(request)).await })
+                .await?;
+            answer.map(Response::into_inner).map_err(|status| write_error_of_status(&status))
+        })
     }
 
     /// Waits for an answer as long as one attempt may take.
@@ -132,11 +136,26 @@ impl Connection {
     }
 
     /// Returns the definition of a store; version 0 is the newest.
-    pub(crate) async fn describe(&self, name: &str, version: u32) -> Result<Definition> {
-        let message = v1::DescribeStoreRequest { name: name.to_owned(), version };
-        let call = async |mut rpc: Rpc, message| rpc.describe_store(message).await;
-        let response: v1::DescribeStoreResponse = self.read(message, call).await?;
-        definition_of(response.definition)
+    pub(crate) fn describe<'a>(
+        &'a self,
+        name: &'a str,
+        version: u32,
+    ) -> BoxFuture<'a, Result<Definition>> {
+        Box::pin(async move {
+            let message = v1::DescribeStoreRequest { name: name.to_owned(), version };
+            let call = async |mut rpc: Rpc, message| rpc.describe_store(message).await;
+            let response: v1::DescribeStoreResponse = self.read(message, call).await?;
+            definition_of(response.definition)
+        })
+    }
+
+    /// Returns the newest definition of each store, sorted by name.
+    pub(crate) fn list(&self) -> BoxFuture<'_, Result<Vec<Definition>>> {
+        Box::pin(async move {
+            let call = async |mut rpc: Rpc, message| rpc.list_stores(message).await;
+            let listed: v1::ListStoresResponse = self.read(v1::ListStoresRequest {}, call).await?;
+            listed.definitions.into_iter().map(TryInto::try_into).collect()
+        })
     }
 
     /// Makes a call that changes nothing; retries until the deadline.
@@ -233,37 +252,39 @@ pub(crate) fn new_backoff() -> Backoff {
 ///
 /// # Errors
 /// `InvalidArgument` for an invalid address, `Unavailable` if no service answers there.
-pub(crate) async fn connect(
-    address: &str,
-    options: &ClientOptions,
-    entropy: &dyn Entropy,
-) -> Result<Channel> {
-    let endpoint = endpoint_of(address).ok_or_else(|| {
-        Error::invalid_argument(
-            "the address is not valid; give the address of a service as host:port",
-        )
-    })?;
-    let endpoint = with_windows(endpoint)
-        .connect_timeout(options.attempt)
-        .http2_keep_alive_interval(options.attempt)
-        .keep_alive_timeout(options.attempt)
-        .keep_alive_while_idle(true);
-    let mut backoff = new_backoff();
-    let mut last = None;
-    let attempts = async {
-        loop {
-            match endpoint.connect().await {
-                Ok(channel) => return channel,
-                Err(error) => last = Some(error),
+pub(crate) fn connect<'a>(
+    address: &'a str,
+    options: &'a ClientOptions,
+    entropy: &'a dyn Entropy,
+) -> BoxFuture<'a, Result<Channel>> {
+    Box::pin(async move {
+        let endpoint = endpoint_of(address).ok_or_else(|| {
+            Error::invalid_argument(
+                "the address is not valid; give the address of a service as host:port",
+            )
+        })?;
+        let endpoint = with_windows(endpoint)
+            .connect_timeout(options.attempt)
+            .http2_keep_alive_interval(options.attempt)
+            .keep_alive_timeout(options.attempt)
+            .keep_alive_while_idle(true);
+        let mut backoff = new_backoff();
+        let mut last = None;
+        let attempts = async {
+            loop {
+                match endpoint.connect().await {
+                    Ok(channel) => return channel,
+                    Err(error) => last = Some(error),
+                }
+                tokio::time::sleep(backoff.next_wait(entropy)).await;
             }
-            tokio::time::sleep(backoff.next_wait(entropy)).await;
-        }
-    };
-    tokio::time::timeout(options.deadline, attempts).await.map_err(|_| {
+        };
+        tokio::time::timeout(options.deadline, attempts).await.map_err(|_| {
         let why = last.as_ref().map_or("no answer".to_owned(), root_cause);
         Error::unavailable(format!(
             "no service answers at {address} ({why}); start `forebayd dev`, or correct the address"
         ))
+    })
     })
 }
 

@@ -6,8 +6,10 @@ use forebay_core::id::PartitionId;
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_wire::v1;
 use forebay_wire::v1::replicator_client::ReplicatorClient;
+use futures::future::BoxFuture;
 
 use crate::client::Client;
+use crate::connection::Connection;
 
 /// Some dead letters of one partition, and the cursor of the next page.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,14 +58,20 @@ impl Client {
             cursor: cursor.to_vec().into(),
             letters_max,
         };
-        let rpc = ReplicatorClient::new(self.connection().channel())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let call = |_, message| {
-            let mut rpc = rpc.clone();
-            async move { rpc.list_dead_letters(message).await }
-        };
-        let page: v1::ListDeadLettersResponse = self.connection().read(message, call).await?;
+        let page = list(self.connection(), message).await?;
         let letters = page.letters.into_iter().map(TryInto::try_into);
         Ok(DeadLetterPage { letters: letters.collect::<Result<_>>()?, cursor: page.cursor.into() })
     }
+}
+
+fn list(
+    connection: &Connection,
+    message: v1::ListDeadLettersRequest,
+) -> BoxFuture<'_, Result<v1::ListDeadLettersResponse>> {
+    let rpc =
+        ReplicatorClient::new(connection.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    Box::pin(async move {
+        let call = async move |_, message| rpc.clone().list_dead_letters(message).await;
+        connection.read(message, call).await
+    })
 }

@@ -15,6 +15,7 @@ use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::status::write_error_of_status;
 use forebay_wire::v1;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tonic::{Request, Response, Status};
 
@@ -75,30 +76,36 @@ impl DefinitionChanges {
         Self { connection, unresolved: Mutex::default() }
     }
 
-    pub(crate) async fn create(&self, spec: &StoreSpec) -> Result<Definition> {
-        let mut change = self.start(RequestedChange::Create(spec.clone()));
-        let done = tokio::time::timeout(self.connection.deadline(), change.create(spec)).await;
-        change.end(done.ok())
+    pub(crate) fn create<'a>(&'a self, spec: &'a StoreSpec) -> BoxFuture<'a, Result<Definition>> {
+        Box::pin(async move {
+            let mut change = self.start(RequestedChange::Create(spec.clone()));
+            let done = tokio::time::timeout(self.connection.deadline(), change.create(spec)).await;
+            change.end(done.ok())
+        })
     }
 
-    pub(crate) async fn alter(
-        &self,
-        name: &str,
+    pub(crate) fn alter<'a>(
+        &'a self,
+        name: &'a str,
         from: Option<SchemaVersion>,
-        alterations: &[Alteration],
-    ) -> Result<Definition> {
-        let (owned_name, owned) = (name.to_owned(), alterations.to_vec());
-        let requested = RequestedChange::Alter { name: owned_name, from, alterations: owned };
-        let mut change = self.start(requested);
-        let altering = change.alter(name, from, alterations);
-        let done = tokio::time::timeout(self.connection.deadline(), altering).await;
-        change.end(done.ok())
+        alterations: &'a [Alteration],
+    ) -> BoxFuture<'a, Result<Definition>> {
+        Box::pin(async move {
+            let (owned_name, owned) = (name.to_owned(), alterations.to_vec());
+            let requested = RequestedChange::Alter { name: owned_name, from, alterations: owned };
+            let mut change = self.start(requested);
+            let altering = change.alter(name, from, alterations);
+            let done = tokio::time::timeout(self.connection.deadline(), altering).await;
+            change.end(done.ok())
+        })
     }
 
-    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
-        let mut change = self.start(RequestedChange::Delete(name.to_owned()));
-        let done = tokio::time::timeout(self.connection.deadline(), change.delete(name)).await;
-        change.end(done.ok())
+    pub(crate) fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut change = self.start(RequestedChange::Delete(name.to_owned()));
+            let done = tokio::time::timeout(self.connection.deadline(), change.delete(name)).await;
+            change.end(done.ok())
+        })
     }
 
     /// Starts a change, or continues the same change if an earlier call left it unresolved.

@@ -12,7 +12,8 @@
 //! #[tokio::main]
 //! async fn main() -> forebay::Result<()> {
 //!     let client = Client::connect("127.0.0.1:7070", ClientOptions::default()).await?;
-//!     let spec = StoreSpec::documents("users", KeyType::String, 8)
+//!     let spec = StoreSpec::documents("users", KeyType::String)
+//!         .partitions(8)
 //!         .field("age", FieldType::INT64)
 //!         .field("visits", FieldType::INT64);
 //!     let users = client.create_store(&spec).await?;
@@ -117,6 +118,7 @@ pub mod schema {
 /// The state of readers and stores: status, metrics, verification and dead letters.
 pub mod status {
     pub use forebay_core::dead_letter::DeadLetter;
+    pub use forebay_index::{MemoryUse, ReadCounts};
     pub use forebay_reader::{
         CatchUp, CheckpointCounts, Counts, Difference, PartitionStatus, Phase, ReaderMetrics,
         ReaderStatus, RebuildProgress, SnapshotDownload, Verification,

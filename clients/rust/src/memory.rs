@@ -80,7 +80,8 @@ impl fmt::Debug for Row {
 ///     users.view()?.max_staleness(Duration::from_secs(5)).get_i64(&visits, user, 0)
 /// }
 ///
-/// let spec = StoreSpec::documents("users", KeyType::String, 4)
+/// let spec = StoreSpec::documents("users", KeyType::String)
+///     .partitions(4)
 ///     .field("visits", FieldType::INT64);
 /// let users = Reader::in_memory(&spec, [Row::new("ada").set("visits", 2)])?;
 /// assert_eq!(visits(&users, "ada")?, 2);

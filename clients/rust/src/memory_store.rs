@@ -1,5 +1,7 @@
 //! The store of an in-memory reader, as its writes see it: entries are applied at once.
 
+use std::sync::Arc;
+
 use forebay_core::clock::Timestamp;
 use forebay_core::id::StoreId;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
@@ -36,21 +38,21 @@ impl MemoryStore {
     }
 
     pub(crate) fn id(&self) -> StoreId {
-        self.replica.reader().schema().definition.store
+        self.replica.reader().definition().store
     }
 
     pub(crate) fn name(&self) -> &str {
         self.replica.reader().store()
     }
 
-    pub(crate) fn definition(&self) -> Definition {
-        self.replica.reader().schema().definition.clone()
+    pub(crate) fn definition(&self) -> Arc<Definition> {
+        self.replica.reader().definition()
     }
 
     /// # Errors
     /// Errors of [`InMemoryReader::alter`](crate::memory::InMemoryReader::alter).
     pub(crate) fn alter(&self, alterations: &[Alteration]) -> Result<Definition> {
-        self.replica.alter(alterations).map(|schema| schema.definition.clone())
+        self.replica.alter(alterations).map(|schema| (*schema.definition).clone())
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::token::Token;
+use futures::future::BoxFuture;
 
 use crate::change_spec::ChangeSpec;
 use crate::outcome::BatchOutcome;
@@ -90,12 +91,14 @@ impl fmt::Debug for PendingWrite {
 }
 
 /// Sends changes of one store, until the outcome of each change is known or the deadline passes.
-pub(crate) async fn send(
+pub(crate) fn send(
     state: Arc<StoreState>,
     specs: Vec<ChangeSpec>,
     deadline: Duration,
-) -> Result<BatchOutcome, WriteError> {
-    resolve_within(deadline, PendingWrite::prepare(state, specs, deadline)).await
+) -> BoxFuture<'static, Result<BatchOutcome, WriteError>> {
+    Box::pin(async move {
+        resolve_within(deadline, PendingWrite::prepare(state, specs, deadline)).await
+    })
 }
 
 /// Prepares a write and resolves its outcome, within the deadline.

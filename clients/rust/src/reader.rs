@@ -12,6 +12,7 @@ use forebay_index::DocumentKey;
 use forebay_log::disk::RealDisk;
 use forebay_log::{ChangeLog, RemoteLog};
 use forebay_reader::{LogBarriers, ReadOptions, ReaderOptions, ReaderParts};
+use futures::future::BoxFuture;
 use tonic::transport::Channel;
 
 use crate::connection::connect;
@@ -54,11 +55,11 @@ impl Reader {
         let connection = ClientOptions::default().deadline(options.open_timeout);
         let endpoint = endpoint.to_owned();
         // The connection is established while local files are opened.
-        let parts = async move {
+        let parts = Box::pin(async move {
             let injected = parts;
             let channel = connect(&endpoint, &connection, injected.entropy.as_ref()).await?;
             Ok(SharedSubscriptions::start(channel, &injected).reader_parts(&injected))
-        };
+        });
         open(options, parts).await
     }
 
@@ -135,7 +136,7 @@ impl SharedSubscriptions {
 /// Opens a reader whose parts may not be available yet.
 pub(crate) async fn open(
     options: ReaderOptions,
-    parts: impl Future<Output = Result<ReaderParts>> + Send + 'static,
+    parts: BoxFuture<'static, Result<ReaderParts>>,
 ) -> Result<Reader> {
     let replica = forebay_reader::Reader::open_with(options, Some(Arc::new(RealDisk)), parts);
     Ok(Reader { replica: replica.await?, is_in_memory: false })

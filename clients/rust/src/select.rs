@@ -4,6 +4,7 @@
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_core::clock::Timestamp;
@@ -21,8 +22,10 @@ use forebay_wire::token::Token;
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
 use forebay_wire::v1::select_events_request;
+use futures::future::BoxFuture;
 
 use crate::change_spec::OwnedKey;
+use crate::connection::Connection;
 use crate::store::Store;
 use crate::store_backend::StoreBackend;
 
@@ -178,11 +181,7 @@ impl EventQuery {
             return Err(at_store(Error::unsupported(message)));
         };
         let message = self.request(&definition).map_err(at_store)?;
-        let events = EventsClient::new(state.connection().channel())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let call = async move |_, message| events.clone().select_events(message).await;
-        let answer = state.connection().read_within(self.read.timeout(), message, call).await;
+        let answer = select_events(state.connection(), self.read.timeout(), message).await;
         answer.and_then(|answer| EventQueryResult::of(answer, &definition)).map_err(at_store)
     }
 
@@ -213,6 +212,20 @@ impl EventQuery {
             partitions: Vec::new(),
         })
     }
+}
+
+fn select_events(
+    connection: &Connection,
+    wait_max: Duration,
+    message: v1::SelectEventsRequest,
+) -> BoxFuture<'_, Result<v1::SelectEventsResponse>> {
+    let events = EventsClient::new(connection.channel())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    Box::pin(async move {
+        let call = async move |_, message| events.clone().select_events(message).await;
+        connection.read_within(wait_max, message, call).await
+    })
 }
 
 impl Criterion {

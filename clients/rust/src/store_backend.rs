@@ -51,7 +51,7 @@ impl StoreBackend {
     pub(crate) fn definition(&self) -> Arc<Definition> {
         match self {
             Self::Node(state) => state.definition(),
-            Self::Memory(memory) => Arc::new(memory.definition()),
+            Self::Memory(memory) => memory.definition(),
         }
     }
 

@@ -21,7 +21,7 @@ use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::outcome::{ChangeOutcome, ChangeResult};
 use forebay_wire::token::Token;
 use forebay_wire::v1;
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 
 use crate::connection::is_write_retried;
@@ -108,29 +108,31 @@ impl WriteDriver {
 
     /// Sends until everything is resolved. Ends early only if the changes are too old to be sent
     /// again; those changes end as `UnknownOutcome`.
-    pub(crate) async fn run(&mut self) {
-        let mut backoff = self.store.connection().backoff();
-        loop {
-            if self.store.logs() != self.logs {
-                self.reroute();
-            }
-            if self.unresolved.is_empty() {
-                if self.waiting.is_empty() {
+    pub(crate) fn run(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut backoff = self.store.connection().backoff();
+            loop {
+                if self.store.logs() != self.logs {
+                    self.reroute();
+                }
+                if self.unresolved.is_empty() {
+                    if self.waiting.is_empty() {
+                        return;
+                    }
+                    self.number_round().await;
+                }
+                if self.is_too_old() {
+                    self.abandon();
                     return;
                 }
-                self.number_round().await;
+                if self.attempt().await {
+                    backoff.reset();
+                } else {
+                    self.pause(&mut backoff).await;
+                    self.refresh_if_repartitioned().await;
+                }
             }
-            if self.is_too_old() {
-                self.abandon();
-                return;
-            }
-            if self.attempt().await {
-                backoff.reset();
-            } else {
-                self.pause(&mut backoff).await;
-                self.refresh_if_repartitioned().await;
-            }
-        }
+        })
     }
 
     /// Fetches the definition if the writer has said that these logs no longer take writes.

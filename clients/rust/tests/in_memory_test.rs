@@ -14,7 +14,7 @@ fn count(folder: &str) -> usize {
 #[test]
 fn reader_in_memory_opens_no_file_and_starts_no_thread() {
     let age = FieldType::INT64;
-    let spec = StoreSpec::documents("users", KeyType::String, 8).field("age", age);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(8).field("age", age);
     let open = || (count("/proc/self/fd"), count("/proc/self/task"));
     let before = open();
     let rows = (0..1_000).map(|number| Row::new(&format!("u{number}")).set("age", number));

@@ -15,7 +15,7 @@ fn is_regular(users: &Reader, user: &str) -> forebay::Result<bool> {
 
 #[test]
 fn third_visit_makes_a_regular() -> forebay::Result<()> {
-    let spec = StoreSpec::documents("users", KeyType::String, 8).field("visits", FieldType::INT64);
+    let spec = StoreSpec::documents("users", KeyType::String).field("visits", FieldType::INT64);
     let users = Reader::in_memory(&spec, [Row::new("ada").set("visits", 2)])?;
     assert!(!is_regular(&users, "ada")?);
     users.write(users.upsert("ada").increment("visits", 1))?;

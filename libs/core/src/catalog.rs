@@ -37,7 +37,7 @@ pub enum ControlEffect {
 #[derive(Debug)]
 pub struct SchemaAt {
     /// The definition.
-    pub definition: Definition,
+    pub definition: Arc<Definition>,
     /// Position of each field in rows of this version.
     pub layout: Layout,
 }
@@ -146,8 +146,9 @@ impl Catalog {
             let partitions = version.logs.partitions;
             let own = |(number, at): (SchemaVersion, Arc<SchemaAt>)| {
                 let definition =
-                    Definition { store: storage_id, partitions, ..at.definition.clone() };
-                (number, Arc::new(SchemaAt { definition, layout: at.layout.clone() }))
+                    Definition { store: storage_id, partitions, ..(*at.definition).clone() };
+                let (definition, layout) = (Arc::new(definition), at.layout.clone());
+                (number, Arc::new(SchemaAt { definition, layout }))
             };
             let history = self.stores.entry(storage_id).or_default();
             history.home = Some(home);
@@ -176,7 +177,7 @@ impl Catalog {
         }
         self.by_name.insert(definition.name.clone(), store);
         let layout = Layout::of(&definition);
-        let schema = Arc::new(SchemaAt { definition, layout });
+        let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
         let history = self.stores.entry(store).or_default();
         history.versions.insert(schema.definition.version, Arc::clone(&schema));
         self.define_versions(&schema.definition);
@@ -186,6 +187,12 @@ impl Catalog {
     /// Returns a store by its id, deleted stores included.
     pub fn store(&self, store: StoreId) -> Option<&StoreHistory> {
         self.stores.get(&store)
+    }
+
+    /// Returns every version of a store's definition, oldest first, deleted stores included; none
+    /// for an unknown store.
+    pub fn definitions(&self, store: StoreId) -> impl Iterator<Item = &Arc<SchemaAt>> {
+        self.store(store).into_iter().flat_map(|history| history.versions())
     }
 
     /// Returns the newest definition of an active store by its name.
@@ -264,7 +271,7 @@ mod tests {
     use crate::value::FieldType;
 
     fn store(id: u64, name: &str) -> Definition {
-        StoreSpec::documents(name, KeyType::String, 4).define(StoreId(id)).unwrap()
+        StoreSpec::documents(name, KeyType::String).partitions(4).define(StoreId(id)).unwrap()
     }
 
     fn define(definition: &Definition) -> ControlRecord {
@@ -319,6 +326,8 @@ mod tests {
         let own = catalog.store(StoreId(8)).unwrap();
         assert_eq!(own.versions().count(), 4);
         assert!(own.versions().all(|schema| schema.definition.store == StoreId(8)));
+        assert_eq!(catalog.definitions(StoreId(8)).count(), 4);
+        assert_eq!(catalog.definitions(StoreId(9)).count(), 0);
         assert!(own.newest().unwrap().definition.field("age").is_some());
         assert_eq!([1, 8].map(|id| catalog.home_by_storage_id(StoreId(id))), [StoreId(1); 2]);
         assert_eq!(catalog.store_by_name("users").unwrap().definition.store, StoreId(1));

@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io;
 
 use crate::id::PartitionId;
 
@@ -197,6 +198,16 @@ impl Error {
         Self::internal(format!("a broken invariant ({text}); report it"))
     }
 
+    /// Converts an error of the disk to `LimitExceeded` if the disk is full, else to `Unavailable`.
+    /// `failed` says what failed; the message adds the cause and the advice.
+    pub fn of_disk(failed: &str, error: &io::Error) -> Self {
+        let code = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::LimitExceeded,
+            _ => ErrorCode::Unavailable,
+        };
+        Self::new(code, format!("{failed}: {error}; look at the disk"))
+    }
+
     /// Returns the error with the name of its store.
     #[must_use]
     pub fn with_store(mut self, store: impl Into<String>) -> Self {
@@ -319,6 +330,20 @@ mod tests {
             let error = Error::of_panic(&*panic);
             assert_eq!(error.code(), ErrorCode::Internal);
             assert!(error.message().contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn disk_error_is_an_exceeded_limit_only_if_the_disk_is_full() {
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, StorageFull};
+        for (kind, code) in [
+            (StorageFull, ErrorCode::LimitExceeded),
+            (QuotaExceeded, ErrorCode::LimitExceeded),
+            (PermissionDenied, ErrorCode::Unavailable),
+        ] {
+            let error = Error::of_disk("a file could not be stored", &io::Error::new(kind, "why"));
+            assert_eq!(error.code(), code);
+            assert_eq!(error.message(), "a file could not be stored: why; look at the disk");
         }
     }
 }

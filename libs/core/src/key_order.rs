@@ -482,8 +482,9 @@ mod tests {
 
     #[test]
     fn key_order_follows_the_definition() {
-        let mut spec =
-            StoreSpec::documents("users", KeyType::String, 4).field("tenant", FieldType::INT64);
+        let mut spec = StoreSpec::documents("users", KeyType::String)
+            .partitions(4)
+            .field("tenant", FieldType::INT64);
         let of = |spec: &StoreSpec| KeyOrder::of(&spec.define(StoreId(1)).unwrap());
         assert_eq!(of(&spec), KeyOrder { primary: KeyType::String, partition: None });
         spec.partition_key = Some("tenant".to_owned());

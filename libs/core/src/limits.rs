@@ -375,9 +375,6 @@ pub const CLIENT_BACKOFF_MS_MAX: u64 = 1_000;
 pub const CLIENT_RETRY_AGE_US: i64 = DEDUP_IDLE_US / 2;
 /// Target size at which a client closes a request, in bytes; a single change may be larger.
 pub const CLIENT_REQUEST_BYTES_TARGET: usize = 4 * 1024 * 1024;
-/// Requests of one client to one store in flight, above which further writes wait and are
-/// coalesced.
-pub const CLIENT_REQUESTS_IN_FLIGHT_MAX: usize = 2;
 /// Longest time that a write waits to be coalesced before the client sends it, in milliseconds.
 pub const CLIENT_COALESCE_WAIT_MS: u64 = 50;
 /// Bytes of changes above which the client sends a request alone and at once.

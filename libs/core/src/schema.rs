@@ -26,6 +26,8 @@ use crate::versions::{StoreLogs, StoreVersions, VersionNumber};
 
 /// Bits of a document version below the count of repartitions.
 const REPARTITION_COUNT_SHIFT: u32 = 56;
+/// Number of partitions of a store whose specification sets none.
+const PARTITIONS_DEFAULT: u32 = 8;
 /// Name of the only field of a key-value store.
 pub const KEY_VALUE_FIELD: &str = "value";
 
@@ -107,7 +109,8 @@ impl FieldSpec {
 /// use forebay_core::key::KeyType;
 /// use forebay_core::schema::StoreSpec;
 /// use forebay_core::value::FieldType;
-/// let spec = StoreSpec::documents("users", KeyType::String, 8)
+/// let spec = StoreSpec::documents("users", KeyType::String)
+///     .partitions(8)
 ///     .field("age", FieldType::INT32);
 /// let definition = spec.define(forebay_core::id::StoreId(1))?;
 /// assert_eq!(definition.field("age").unwrap().id.0, 1);
@@ -134,13 +137,13 @@ pub struct StoreSpec {
 }
 
 impl StoreSpec {
-    /// Creates the specification of a document store without fields.
-    pub fn documents(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
+    /// Creates the specification of a document store without fields, with 8 partitions.
+    pub fn documents(name: impl Into<String>, key_type: KeyType) -> Self {
         Self {
             name: name.into(),
             key_type,
             partition_key: None,
-            partitions,
+            partitions: PARTITIONS_DEFAULT,
             fields: Vec::new(),
             options: StoreOptions::default(),
             key_value: false,
@@ -149,19 +152,26 @@ impl StoreSpec {
     }
 
     /// Creates the specification of a key-value store: documents with one bytes field named
-    /// `value`.
-    pub fn key_value(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
+    /// `value`, in 8 partitions.
+    pub fn key_value(name: impl Into<String>, key_type: KeyType) -> Self {
         let bytes = FieldType::BYTES;
-        let mut spec = Self::documents(name, key_type, partitions).field(KEY_VALUE_FIELD, bytes);
+        let mut spec = Self::documents(name, key_type).field(KEY_VALUE_FIELD, bytes);
         spec.key_value = true;
         spec
     }
 
-    /// Creates the specification of a stream of events without columns. An event's key selects its
-    /// partition; any number of events share one key.
-    pub fn stream(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
+    /// Creates the specification of a stream of events without columns, with 8 partitions. An
+    /// event's key selects its partition; any number of events share one key.
+    pub fn stream(name: impl Into<String>, key_type: KeyType) -> Self {
         let stream = Some(StreamSpec::default());
-        Self { stream, ..Self::documents(name, key_type, partitions) }
+        Self { stream, ..Self::documents(name, key_type) }
+    }
+
+    /// Sets the number of partitions.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u32) -> Self {
+        self.partitions = partitions;
+        self
     }
 
     /// Adds a field.

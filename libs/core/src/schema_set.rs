@@ -171,11 +171,13 @@ mod tests {
     use crate::schema::{Definition, StoreSpec};
 
     fn schema(store: u64, version: u32) -> Arc<SchemaAt> {
-        let mut definition: Definition =
-            StoreSpec::documents("users", KeyType::String, 4).define(StoreId(store)).unwrap();
+        let mut definition: Definition = StoreSpec::documents("users", KeyType::String)
+            .partitions(4)
+            .define(StoreId(store))
+            .unwrap();
         definition.version = SchemaVersion(version);
         let layout = Layout::of(&definition);
-        Arc::new(SchemaAt { definition, layout })
+        Arc::new(SchemaAt { definition: Arc::new(definition), layout })
     }
 
     #[test]

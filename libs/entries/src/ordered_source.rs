@@ -245,7 +245,8 @@ mod tests {
             log.append(AT, record).await.unwrap();
         }
         let mut catalog = Catalog::default();
-        let store = StoreSpec::documents("users", KeyType::Int64, 1).define(AT.store).unwrap();
+        let store =
+            StoreSpec::documents("users", KeyType::Int64).partitions(1).define(AT.store).unwrap();
         catalog.apply(ControlRecord::Define(Box::new(store)));
         let source = OrderedSource::new(AT.store, PartitionState::new(AT, ONE), None);
         (log, CatalogFollower::standing(catalog), source)

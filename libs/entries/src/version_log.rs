@@ -101,7 +101,8 @@ mod tests {
     #[tokio::test]
     async fn version_sees_the_log_of_its_store_trimmed_to_its_beginning() {
         let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-        let first = StoreSpec::documents("users", KeyType::Int64, 1).define(StoreId(1)).unwrap();
+        let first =
+            StoreSpec::documents("users", KeyType::Int64).partitions(1).define(StoreId(1)).unwrap();
         log.create(StoreId(1), first.partitions).await.unwrap();
         let at = |store| PartitionRef { store: StoreId(store), partition: PartitionId(0) };
         for number in 0..5_u8 {

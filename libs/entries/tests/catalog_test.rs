@@ -31,7 +31,7 @@ fn follow(log: Arc<dyn ChangeLog>) -> CatalogFollower {
 }
 
 fn store(id: u64, name: &str) -> Definition {
-    StoreSpec::documents(name, KeyType::String, 4).define(StoreId(id)).unwrap()
+    StoreSpec::documents(name, KeyType::String).partitions(4).define(StoreId(id)).unwrap()
 }
 
 fn entry(log_id: LogId, body: EntryBody) -> Bytes {
@@ -73,7 +73,7 @@ async fn definitions_are_folded_awaited_and_announced() {
     let known = follower.definition(StoreId(1), SchemaVersion(1), WAIT);
     let (offset, known, changed) =
         tokio::join!(append(&*log, define(OURS, &users)), known, changed);
-    assert_eq!(known.unwrap().definition, users);
+    assert_eq!(*known.unwrap().definition, users);
     assert!(changed);
     follower.wait_applied(offset.next(), WAIT).await.unwrap();
     assert_eq!(follower.offset_applied(), Offset(2));

@@ -50,7 +50,7 @@ impl PackedValues {
         if *self.presences.get(place)? != Presence::Value {
             return None;
         }
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
+        let start = place.checked_sub(1).map_or(0, |previous| self.ends[previous]) as usize;
         self.bytes.get(start..*self.ends.get(place)? as usize)
     }
 
@@ -76,7 +76,7 @@ impl View<'_> {
         mut visit: impl FnMut(usize, KeyAnswer<'_>) -> Result<()>,
     ) -> Result<()> {
         check_key_count(keys)?;
-        self.look_up_all(keys, |place, found| match found {
+        self.look_up_all(keys, |place, answer| match answer {
             Lookup::Found(row) => visit(place, KeyAnswer::Found(*row)),
             other => visit(place, KeyAnswer::None(other.status())),
         })
@@ -132,17 +132,17 @@ impl View<'_> {
     ) -> Result<usize> {
         handle.check_store(self.inner.store)?;
         if !matches!(handle.asked(), FieldType::Scalar(ScalarType::String | ScalarType::Bytes)) {
-            handle.check_asked(ScalarType::Bytes)?;
+            handle.check_read_type(ScalarType::Bytes)?;
         }
         check_key_count(keys)?;
         out.clear();
         let mut length = 0;
-        self.look_up_all(keys, |_, found| {
-            let read = match found {
-                Lookup::Found(row) => row.stored(handle.field())?,
+        self.look_up_all(keys, |_, answer| {
+            let read = match answer {
+                Lookup::Found(row) => row.field_bytes(handle.field())?,
                 _ => FieldRead::Absent,
             };
-            out.statuses.push(found.status());
+            out.statuses.push(answer.status());
             out.presences.push(read.presence());
             if let FieldRead::Value((bytes, _)) = read {
                 length += bytes.len();

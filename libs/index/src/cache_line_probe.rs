@@ -37,7 +37,9 @@ impl<'a> CacheLineProbe<'a> {
         let lines = |id| {
             // SAFETY: the pin was entered before, and lives as long as the references derived from
             // this.
-            let space = unsafe { inner.followed(id)?.header.load_space(&inner.resources.reclaim) }?;
+            let space = unsafe {
+                inner.followed_partition(id)?.header.load_space(&inner.resources.reclaim)
+            }?;
             let memory: &Memory = &space.memory;
             Ok(Lines { memory, count: (memory.opened() - BLOCK_BYTES) / LINE_BYTES })
         };

@@ -46,15 +46,15 @@ impl Counters {
         // While a thread's locals are destroyed, the thread counts in the shared line.
         let place = NUMBER.try_with(ThreadNumber::get).unwrap_or(SHARED_LINE);
         let line = &self.lines[place.min(SHARED_LINE)];
-        for (counter, by) in [(&line.hits, hits), (&line.misses, misses)] {
-            if by == 0 {
+        for (counter, increment) in [(&line.hits, hits), (&line.misses, misses)] {
+            if increment == 0 {
                 continue;
             }
             if place < SHARED_LINE {
                 let count = counter.load(Ordering::Relaxed);
-                counter.store(count.wrapping_add(by), Ordering::Relaxed);
+                counter.store(count.wrapping_add(increment), Ordering::Relaxed);
             } else {
-                counter.fetch_add(by, Ordering::Relaxed);
+                counter.fetch_add(increment, Ordering::Relaxed);
             }
         }
     }
@@ -71,7 +71,7 @@ impl Counters {
 }
 
 /// The numbers that threads hold, a bit for each; the bit of the shared line is always set.
-static TAKEN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(1 << (SHARED_LINE % 64))];
+static USED_NUMBERS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(1 << (SHARED_LINE % 64))];
 const _: () = assert!(LINES == 128, "a bit for each line");
 
 struct ThreadNumber(Cell<Option<usize>>);
@@ -90,11 +90,11 @@ impl ThreadNumber {
 
     #[cold]
     fn take(&self) -> usize {
-        let free = |taken: u64| (!taken != 0).then(|| taken.trailing_ones());
-        let number = TAKEN.iter().enumerate().find_map(|(word, taken)| {
-            let with_next = |taken| free(taken).map(|bit| taken | 1 << bit);
-            let before = taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_next);
-            before.ok().and_then(free).map(|bit| word * 64 + bit as usize)
+        let free = |used: u64| (!used != 0).then(|| used.trailing_ones());
+        let number = USED_NUMBERS.iter().enumerate().find_map(|(word, used)| {
+            let with_next = |used| free(used).map(|bit| used | 1 << bit);
+            let previous = used.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_next);
+            previous.ok().and_then(free).map(|bit| word * 64 + bit as usize)
         });
         let number = number.unwrap_or(SHARED_LINE);
         self.0.set(Some(number));
@@ -105,7 +105,7 @@ impl ThreadNumber {
 impl Drop for ThreadNumber {
     fn drop(&mut self) {
         if let Some(number) = self.0.get().filter(|number| *number < SHARED_LINE) {
-            TAKEN[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
+            USED_NUMBERS[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
         }
     }
 }

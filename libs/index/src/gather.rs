@@ -76,7 +76,7 @@ pub struct GatherPlan<E> {
     width: usize,
     conversion: Conversion,
     /// The copy instructions for the row versions that were met first.
-    known: [OnceLock<Arc<Runs>>; VERSIONS_KNOWN],
+    runs_by_version: [OnceLock<Arc<Runs>>; VERSIONS_KNOWN],
 }
 
 /// Number of version pairs whose row offsets a plan caches; for other pairs each call computes
@@ -115,12 +115,12 @@ impl<E: Element> GatherPlan<E> {
         let mut width = 0;
         let mut planned = Vec::with_capacity(fields.len());
         for field in fields {
-            let one = Self::plan_field(definition, field, width, conversion)
+            let planned_field = Self::plan_field(definition, field, width, conversion)
                 .map_err(|error| error.with_store(&definition.name).with_field(field.name))?;
-            width += one.defaults.len();
-            planned.push(one);
+            width += planned_field.defaults.len();
+            planned.push(planned_field);
         }
-        Ok(Self { fields: planned.into(), width, conversion, known: Default::default() })
+        Ok(Self { fields: planned.into(), width, conversion, runs_by_version: Default::default() })
     }
 
     fn plan_field(
@@ -130,21 +130,22 @@ impl<E: Element> GatherPlan<E> {
         conversion: Conversion,
     ) -> Result<PlannedField<E>> {
         let handle = FieldHandle::resolve(definition, field.name, None)?;
-        let own = handle.asked();
-        let count = match own {
+        let field_type = handle.asked();
+        let count = match field_type {
             FieldType::Vector(_, count) => usize::from(count),
             FieldType::Scalar(scalar) if scalar.width().is_some() => 1,
             _ => {
-                let message =
-                    format!("a field of type {own} does not fit a matrix; read the field alone");
+                let message = format!(
+                    "a field of type {field_type} does not fit a matrix; read the field alone"
+                );
                 return Err(Error::invalid_argument(message));
             }
         };
-        if conversion == Conversion::Exact && !E::holds(own) {
+        if conversion == Conversion::Exact && !E::holds(field_type) {
             let name = E::NAME;
             let message = format!(
-                "a {name} matrix cannot hold every {own}; ask for a lossy conversion, or for a \
-                 wider matrix"
+                "a {name} matrix cannot hold every {field_type}; ask for a lossy conversion, \
+                 or for a wider matrix"
             );
             return Err(Error::invalid_argument(message));
         }
@@ -183,10 +184,10 @@ impl<E: Element> GatherPlan<E> {
             ("the statuses", keys, out.statuses.as_ref().map(|statuses| statuses.len())),
             ("the mask of cells", cells, out.cells.as_ref().map(|mask| mask.len())),
         ];
-        for (what, needed, given) in short {
-            if let Some(given) = given.filter(|given| *given < needed) {
+        for (buffer, needed, length) in short {
+            if let Some(length) = length.filter(|length| *length < needed) {
                 let message = format!(
-                    "{what} needs room for {needed} elements, and has room for {given}; pass a \
+                    "{buffer} needs room for {needed} elements, and has room for {length}; pass a \
                      larger one"
                 );
                 return Err(Error::invalid_argument(message));
@@ -198,9 +199,9 @@ impl<E: Element> GatherPlan<E> {
     /// Returns the copy instructions for rows of this row's versions.
     fn runs(&self, row: &RowRef<'_>) -> Arc<Runs> {
         let make = || Arc::new(Runs::of(&self.fields, row));
-        let known = self.known.iter().map(|known| known.get_or_init(make));
-        let found = known.into_iter().find(|known| known.are_for(row)).cloned();
-        found.unwrap_or_else(make)
+        let mut known = self.runs_by_version.iter().map(|runs| runs.get_or_init(make));
+        let applicable = known.find(|runs| runs.apply_to(row)).cloned();
+        applicable.unwrap_or_else(make)
     }
 
     fn fill_row(
@@ -212,8 +213,8 @@ impl<E: Element> GatherPlan<E> {
     ) -> Result<()> {
         let mut mask = mask;
         for run in &runs.runs {
-            let copied = run.copied.as_ref();
-            let bytes = copied.and_then(|at| row.values(at.slots.clone(), at.bytes.clone()));
+            let copied_fields = run.copied_fields.as_ref();
+            let bytes = copied_fields.and_then(|at| row.values(at.slots.clone(), at.bytes.clone()));
             if let Some(bytes) = bytes {
                 E::copy_from_row(bytes, &mut values[run.columns.clone()]);
                 if let Some(mask) = &mut mask {
@@ -236,13 +237,13 @@ impl<E: Element> GatherPlan<E> {
         mask: Option<&mut [Presence]>,
     ) -> Result<()> {
         let cells = field.first..field.first + field.defaults.len();
-        let read = row.stored(field.handle.field())?;
+        let read = row.field_bytes(field.handle.field())?;
         if let Some(mask) = mask {
             mask[cells.clone()].fill(read.presence());
         }
         match read {
-            FieldRead::Value((bytes, stored)) => {
-                self.fill_cells(field, bytes, stored, &mut values[cells])?;
+            FieldRead::Value((bytes, stored_type)) => {
+                self.fill_cells(field, bytes, stored_type, &mut values[cells])?;
             }
             FieldRead::Null | FieldRead::Absent => {
                 values[cells].copy_from_slice(&field.defaults);
@@ -255,16 +256,16 @@ impl<E: Element> GatherPlan<E> {
         &self,
         field: &PlannedField<E>,
         bytes: &[u8],
-        stored: FieldType,
+        stored_type: FieldType,
         cells: &mut [E],
     ) -> Result<()> {
         let misfit = || {
             let (name, advice) =
                 (E::NAME, "plan the gather again, as lossy or with a wider matrix");
-            let message = format!("a {stored} value does not fit {name}; {advice}");
+            let message = format!("a {stored_type} value does not fit {name}; {advice}");
             Error::invalid_argument(message).with_field(field.handle.name())
         };
-        match stored {
+        match stored_type {
             FieldType::Scalar(scalar) => {
                 let number = Number::decode(bytes, scalar)?.ok_or_else(misfit)?;
                 cells[0] = convert(number, self.conversion).ok_or_else(misfit)?;
@@ -347,13 +348,13 @@ impl View<'_> {
             let mask = out.cells.as_deref_mut().map(|mask| &mut mask[cells]);
             match (found, &mut out.statuses) {
                 (_, Some(statuses)) => statuses[place] = found.status(),
-                (Lookup::Refused(id, status), None) => return Err(self.refused(*id, *status)),
+                (Lookup::Refused(id, status), None) => return Err(self.refusal_error(*id, *status)),
                 _ => {}
             }
             match found {
                 Lookup::Found(row) => {
-                    let known = runs.take().filter(|known| known.are_for(row));
-                    let runs = runs.insert(known.unwrap_or_else(|| plan.runs(row)));
+                    let previous = runs.take().filter(|runs| runs.apply_to(row));
+                    let runs = runs.insert(previous.unwrap_or_else(|| plan.runs(row)));
                     plan.fill_row(runs, row, values, mask)
                 }
                 _ => {

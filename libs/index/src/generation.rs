@@ -45,9 +45,9 @@ pub(crate) struct Generation {
     /// The fold's state next to the documents; in a shared space only.
     pub(crate) fold_state: Option<FoldStateTable>,
     /// The chunk of the list of an entry's writes (the redo list); in a shared space only.
-    list: Option<Chunk>,
+    redo_list: Option<Chunk>,
     /// Number of writes in the list.
-    listed: u64,
+    redo_count: u64,
     pub(crate) progress: Progress,
     pub(crate) usage: PartitionUsage,
     pub(crate) cursor: LogCursor,
@@ -59,11 +59,11 @@ impl Generation {
     /// Creates an empty generation, in a private space of its own.
     pub(crate) fn private(addresses: u64, hash: SeededHash) -> Result<Self> {
         let memory = Memory::reserve(addresses)?;
-        Ok(Self::within(Space::new(memory, hash, Root::NONE)))
+        Ok(Self::new_in(Space::new(memory, hash, Root::NONE)))
     }
 
     /// Creates an empty generation, in an empty space.
-    pub(crate) fn within(space: Arc<Space>) -> Self {
+    pub(crate) fn new_in(space: Arc<Space>) -> Self {
         let table = Table::new(space.memory.clone(), space.hash, FIRST_SERIAL);
         let fold_state = space.memory.is_shared().then(|| FoldStateTable::new(&space));
         Self::of(space, table, fold_state, &Status::START)
@@ -77,8 +77,8 @@ impl Generation {
         status: &Status,
     ) -> Self {
         let Status { progress, usage, cursor, .. } = *status;
-        let (list, listed, repaired) = (None, 0, Arc::default());
-        Self { space, table, fold_state, list, listed, progress, usage, cursor, repaired }
+        let (redo_list, redo_count, repaired) = (None, 0, Arc::default());
+        Self { space, table, fold_state, redo_list, redo_count, progress, usage, cursor, repaired }
     }
 
     /// Creates a generation in a private space that continues from an image; the image is mapped
@@ -90,7 +90,7 @@ impl Generation {
     ) -> Result<Self> {
         let table = Table::from_image(image, addresses, spill)?;
         let space = Space::new(table.memory().clone(), table.hash(), table.root());
-        Ok(Self::of_table(space, table, None, image))
+        Ok(Self::from_table(space, table, None, image))
     }
 
     /// Creates a generation in an empty shared space: the image is copied there, each of its blocks
@@ -113,12 +113,12 @@ impl Generation {
         table.root().store_release(&header.root);
         let mut fold_state = FoldStateTable::new(&space);
         write_fold_state(&mut fold_state, state, resources)?;
-        let mut copied = Self::of_table(space, table, Some(fold_state), image);
-        copied.note_log(state);
-        Ok(copied)
+        let mut generation = Self::from_table(space, table, Some(fold_state), image);
+        generation.note_log(state);
+        Ok(generation)
     }
 
-    fn of_table(
+    fn from_table(
         space: Arc<Space>,
         table: Table,
         fold_state: Option<FoldStateTable>,
@@ -160,22 +160,22 @@ impl Generation {
         state: &PartitionState,
         published: Option<&Words>,
     ) -> Result<()> {
-        let before = (self.usage, self.cursor);
-        let mut fresh = effects.drop_all.then(|| {
+        let previous = (self.usage, self.cursor);
+        let mut new_table = effects.drop_all.then(|| {
             self.usage = PartitionUsage::default();
             Table::new(self.space.memory.clone(), self.space.hash, self.table.serial() + 1)
         });
-        if let Err(error) = self.prepare(resources, effects, state, fresh.as_mut(), published) {
+        if let Err(error) = self.prepare(resources, effects, state, new_table.as_mut(), published) {
             self.give_up();
-            (self.usage, self.cursor) = before;
-            fresh.into_iter().for_each(|fresh| fresh.retire(&resources.reclaim));
+            (self.usage, self.cursor) = previous;
+            new_table.into_iter().for_each(|table| table.retire(&resources.reclaim));
             return Err(error);
         }
         self.progress = Progress::from(state);
         self.cursor.log_id = state.log_id;
         self.cursor.drop_all_count = state.drop_all_count;
-        let dropped = self.publish(fresh, published)?;
-        dropped.into_iter().for_each(|dropped| dropped.retire(&resources.reclaim));
+        let old_table = self.publish(new_table, published)?;
+        old_table.into_iter().for_each(|table| table.retire(&resources.reclaim));
         Ok(())
     }
 
@@ -186,14 +186,14 @@ impl Generation {
         resources: &Resources,
         effects: &FoldEffects,
         state: &PartitionState,
-        fresh: Option<&mut Table>,
+        new_table: Option<&mut Table>,
         published: Option<&Words>,
     ) -> Result<()> {
         let Self { space, table, usage, fold_state, .. } = self;
-        let root = if fresh.is_some() { None } else { Some(space.root()) };
+        let root = if new_table.is_some() { None } else { Some(space.root()) };
         let publishing = PublishTarget { root, reclaim: &resources.reclaim };
-        let is_unseen = fresh.is_some();
-        let table = fresh.unwrap_or(table);
+        let is_unpublished = new_table.is_some();
+        let table = new_table.unwrap_or(table);
         table.allow_inline(!resources.account.may_spill() && !resources.account.is_short());
         for writes in effects.writes.chunks(PREFETCHED) {
             let hashes = table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
@@ -202,7 +202,7 @@ impl Generation {
                 prepare_one(table, usage, key, row, publishing)?;
             }
         }
-        if is_unseen {
+        if is_unpublished {
             table.publish()?;
         }
         usage.memory_bytes = bytes_of(table, fold_state.as_ref());
@@ -211,7 +211,7 @@ impl Generation {
             let publishing = PublishTarget { root, reclaim: &resources.reclaim };
             fold_state.prepare(effects, state, publishing)?;
         }
-        if published.is_some() { self.write_list() } else { Ok(()) }
+        if published.is_some() { self.write_redo_list() } else { Ok(()) }
     }
 
     fn give_up(&mut self) {
@@ -223,21 +223,21 @@ impl Generation {
 
     /// Writes the redo list of the prepared writes, in a shared space: a successor that takes over
     /// finishes them.
-    fn write_list(&mut self) -> Result<()> {
+    fn write_redo_list(&mut self) -> Result<()> {
         let Some(fold_state) = &self.fold_state else { return Ok(()) };
         let items = self.table.items(0).chain(fold_state.0.items(IN_FOLD_STATE));
         let bytes: Vec<u8> = items.flat_map(u64::to_le_bytes).collect();
         let needed = bytes.len() as u64;
         let memory = &self.space.memory;
-        if self.list.as_ref().is_none_or(|list| list.bytes() < needed) {
+        if self.redo_list.as_ref().is_none_or(|list| list.bytes() < needed) {
             let larger = memory.allocate(needed)?;
-            memory.release(self.list.replace(larger));
+            memory.release(self.redo_list.replace(larger));
         }
-        if let Some(list) = &self.list {
+        if let Some(redo_list) = &self.redo_list {
             // SAFETY: the chunk is this writer's, is long enough, and no reader reaches it.
-            unsafe { memory.write(list.address(), &bytes) };
+            unsafe { memory.write(redo_list.address(), &bytes) };
         }
-        self.listed = needed / 8;
+        self.redo_count = needed / 8;
         Ok(())
     }
 
@@ -245,24 +245,24 @@ impl Generation {
     /// replaced, if any.
     fn publish(
         &mut self,
-        fresh: Option<Table>,
+        new_table: Option<Table>,
         published: Option<&Words>,
     ) -> Result<Option<Table>> {
         let status = self.status();
         let header = self.space.memory.header();
         let turn = published.map(|published| published.prepare(&status));
-        let armed = turn.filter(|_| self.space.memory.is_shared());
-        if let Some(turn) = armed {
-            let list = self.list.as_ref().map_or(0, Chunk::address);
+        let shared_turn = turn.filter(|_| self.space.memory.is_shared());
+        if let Some(turn) = shared_turn {
+            let list = self.redo_list.as_ref().map_or(0, Chunk::address);
             let (root, serial) =
-                fresh.as_ref().map_or((0, 0), |fresh| (fresh.root().word(), fresh.serial()));
-            header.arm(turn, &Redo { list, count: self.listed, root, serial });
+                new_table.as_ref().map_or((0, 0), |table| (table.root().word(), table.serial()));
+            header.arm(turn, &Redo { list, count: self.redo_count, root, serial });
         }
-        let dropped = fresh.map(|fresh| {
-            fresh.root().store_release(&header.root);
+        let old_table = new_table.map(|new_table| {
+            new_table.root().store_release(&header.root);
             schedule::store();
-            header.serial.store(fresh.serial(), Ordering::Release);
-            std::mem::replace(&mut self.table, fresh)
+            header.serial.store(new_table.serial(), Ordering::Release);
+            std::mem::replace(&mut self.table, new_table)
         });
         self.table.publish()?;
         if let Some(fold_state) = &mut self.fold_state {
@@ -271,10 +271,10 @@ impl Generation {
         if let (Some(published), Some(turn)) = (published, turn) {
             published.take_turn(turn);
         }
-        if armed.is_some() {
+        if shared_turn.is_some() {
             header.disarm();
         }
-        Ok(dropped)
+        Ok(old_table)
     }
 
     /// Garbage-collects expired documents and replaced records, a bounded amount for this many
@@ -288,22 +288,22 @@ impl Generation {
         writes: usize,
         published: Option<&Words>,
     ) -> Result<()> {
-        let most = EXPIRED_PER_APPLY + writes / WRITES_PER_EXPIRED;
-        let (now, before) = (self.progress.partition_time, self.usage);
+        let groups_max = EXPIRED_PER_APPLY + writes / WRITES_PER_EXPIRED;
+        let (now, previous_usage) = (self.progress.partition_time, self.usage);
         let (table, usage) = (&mut self.table, &mut self.usage);
-        let expired = table.prepare_expired(now, most, |key, row| usage.lose(key, row));
-        let listed = expired.and_then(|()| match published {
-            Some(_) if self.usage != before => self.write_list(),
+        let expired = table.prepare_expired(now, groups_max, |key, row| usage.lose(key, row));
+        let prepared = expired.and_then(|()| match published {
+            Some(_) if self.usage != previous_usage => self.write_redo_list(),
             _ => Ok(()),
         });
-        if let Err(error) = listed {
+        if let Err(error) = prepared {
             self.give_up();
-            self.usage = before;
+            self.usage = previous_usage;
             return Err(error);
         }
-        let is_seen = published.filter(|_| self.usage != before);
-        self.publish(None, is_seen)?;
-        self.table.note_looked_through();
+        let changed_words = published.filter(|_| self.usage != previous_usage);
+        self.publish(None, changed_words)?;
+        self.table.note_searched_groups();
         let publishing =
             PublishTarget { root: Some(self.space.root()), reclaim: &resources.reclaim };
         match self.is_to_spill(resources) {
@@ -343,7 +343,7 @@ impl Generation {
     pub(crate) fn make_room(
         &mut self,
         resources: &Resources,
-        tried: &mut SpaceAttempts,
+        attempts: &mut SpaceAttempts,
     ) -> Result<bool> {
         let memory = self.space.memory.clone();
         if !self.can_spill(resources) {
@@ -357,9 +357,9 @@ impl Generation {
         // Each failed attempt frees the memory that the entry took, so only a new minimum counts as
         // success.
         let used = memory.used_bytes();
-        tried.in_vain = if used < tried.lowest { 0 } else { tried.in_vain + 1 };
-        tried.lowest = tried.lowest.min(used);
-        Ok(tried.in_vain < IN_VAIN_MAX)
+        attempts.failures = if used < attempts.lowest { 0 } else { attempts.failures + 1 };
+        attempts.lowest = attempts.lowest.min(used);
+        Ok(attempts.failures < IN_VAIN_MAX)
     }
 }
 
@@ -368,11 +368,11 @@ pub(crate) struct SpaceAttempts {
     /// The lowest memory use after any attempt.
     lowest: u64,
     /// Attempts since the lowest use.
-    in_vain: u32,
+    failures: u32,
 }
 
 impl SpaceAttempts {
-    pub(crate) const NOTHING: Self = Self { lowest: u64::MAX, in_vain: 0 };
+    pub(crate) const NOTHING: Self = Self { lowest: u64::MAX, failures: 0 };
 }
 
 /// The bit of a list item whose record is in the fold-state table (`FoldStateTable`).

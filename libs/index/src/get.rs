@@ -37,9 +37,9 @@ impl View<'_> {
     /// damaged.
     #[inline]
     pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<RowRef<'_>>> {
-        let mut found = Lookup::Absent;
-        self.look_up(&key.into(), &mut found)?;
-        match found {
+        let mut answer = Lookup::Absent;
+        self.look_up(&key.into(), &mut answer)?;
+        match answer {
             Lookup::Found(row) => {
                 self.inner.counters.add(1, 0);
                 Ok(Some(row))
@@ -48,7 +48,7 @@ impl View<'_> {
                 self.inner.counters.add(0, 1);
                 Ok(None)
             }
-            Lookup::Refused(id, status) => Err(self.refused(id, status)),
+            Lookup::Refused(id, status) => Err(self.refusal_error(id, status)),
         }
     }
 
@@ -75,7 +75,7 @@ impl View<'_> {
         key: impl Into<DocumentKey<'k>>,
     ) -> Result<FieldRead<T>> {
         handle.check_store(self.inner.store)?;
-        handle.check_asked(T::SCALAR)?;
+        handle.check_read_type(T::SCALAR)?;
         self.get(key)?.map_or(Ok(FieldRead::Absent), |row| row.scalar(handle))
     }
 
@@ -89,7 +89,7 @@ impl View<'_> {
         key: impl Into<DocumentKey<'k>>,
         buffer: &mut [u8],
     ) -> Result<CopyOut> {
-        self.with_str(handle, key, |text| copy_out(text.as_bytes(), buffer)).map(copied)
+        self.with_str(handle, key, |text| copy_out(text.as_bytes(), buffer)).map(into_copy_out)
     }
 
     /// Copies bytes into a buffer; with the field `value` this is the get of a key-value store.
@@ -102,7 +102,7 @@ impl View<'_> {
         key: impl Into<DocumentKey<'k>>,
         buffer: &mut [u8],
     ) -> Result<CopyOut> {
-        self.with_bytes(handle, key, |bytes| copy_out(bytes, buffer)).map(copied)
+        self.with_bytes(handle, key, |bytes| copy_out(bytes, buffer)).map(into_copy_out)
     }
 
     /// Returns a string as an owned copy.
@@ -134,12 +134,12 @@ impl View<'_> {
         &self,
         handle: &FieldHandle,
         key: impl Into<DocumentKey<'k>>,
-        with: impl FnOnce(&str) -> T,
+        convert: impl FnOnce(&str) -> T,
     ) -> Result<FieldRead<T>> {
         handle.check_store(self.inner.store)?;
-        handle.check_asked(ScalarType::String)?;
+        handle.check_read_type(ScalarType::String)?;
         let Some(row) = self.get(key)? else { return Ok(FieldRead::Absent) };
-        row.str(handle)?.try_map(|text| Ok(with(text)))
+        row.str(handle)?.try_map(|text| Ok(convert(text)))
     }
 
     #[inline]
@@ -147,12 +147,12 @@ impl View<'_> {
         &self,
         handle: &FieldHandle,
         key: impl Into<DocumentKey<'k>>,
-        with: impl FnOnce(&[u8]) -> T,
+        convert: impl FnOnce(&[u8]) -> T,
     ) -> Result<FieldRead<T>> {
         handle.check_store(self.inner.store)?;
-        handle.check_asked(ScalarType::Bytes)?;
+        handle.check_read_type(ScalarType::Bytes)?;
         let Some(row) = self.get(key)? else { return Ok(FieldRead::Absent) };
-        row.bytes(handle)?.try_map(|bytes| Ok(with(bytes)))
+        row.bytes(handle)?.try_map(|bytes| Ok(convert(bytes)))
     }
 
     /// Decodes a value of any type, including lists and vectors.
@@ -219,10 +219,10 @@ fn copy_out(bytes: &[u8], buffer: &mut [u8]) -> CopyOut {
 }
 
 #[inline]
-fn copied(read: FieldRead<CopyOut>) -> CopyOut {
+fn into_copy_out(read: FieldRead<CopyOut>) -> CopyOut {
     match read {
         FieldRead::Absent => CopyOut::Absent,
         FieldRead::Null => CopyOut::Null,
-        FieldRead::Value(copied) => copied,
+        FieldRead::Value(copy) => copy,
     }
 }

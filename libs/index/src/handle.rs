@@ -17,7 +17,7 @@ pub struct FieldHandle {
     /// The store; the same id for every version of its documents.
     store: StoreId,
     field: FieldId,
-    asked: FieldType,
+    read_type: FieldType,
     name: Arc<str>,
 }
 
@@ -25,23 +25,28 @@ impl FieldHandle {
     pub(crate) fn resolve(
         definition: &Definition,
         name: &str,
-        asked: Option<FieldType>,
+        read_type: Option<FieldType>,
     ) -> Result<Self> {
         let field = definition.field(name).ok_or_else(|| {
             Error::not_found("no such field; describe the store for its fields")
                 .with_store(&definition.name)
                 .with_field(name)
         })?;
-        let own = field.field_type;
-        let asked = asked.unwrap_or(own);
-        if asked != own && !asked.widens_to(own) && !own.widens_to(asked) {
-            let message =
-                format!("the field is a {own}, not a {asked}; resolve the handle as a {own}");
+        let field_type = field.field_type;
+        let read_type = read_type.unwrap_or(field_type);
+        if read_type != field_type
+            && !read_type.widens_to(field_type)
+            && !field_type.widens_to(read_type)
+        {
+            let message = format!(
+                "the field is a {field_type}, not a {read_type}; resolve the handle as a \
+                     {field_type}"
+            );
             let error = Error::invalid_argument(message).with_store(&definition.name);
             return Err(error.with_field(name));
         }
         let store = definition.versions.home();
-        Ok(Self { store, field: field.id, asked, name: name.into() })
+        Ok(Self { store, field: field.id, read_type, name: name.into() })
     }
 
     /// The field's permanent id.
@@ -52,7 +57,7 @@ impl FieldHandle {
 
     /// The type that the field is read as.
     pub fn asked(&self) -> FieldType {
-        self.asked
+        self.read_type
     }
 
     /// The name that the field was resolved by.
@@ -72,23 +77,29 @@ impl FieldHandle {
     }
 
     #[inline]
-    pub(crate) fn check_asked(&self, wanted: ScalarType) -> Result<()> {
-        if self.asked == FieldType::Scalar(wanted) { Ok(()) } else { Err(self.not_of(wanted)) }
+    pub(crate) fn check_read_type(&self, requested: ScalarType) -> Result<()> {
+        if self.read_type == FieldType::Scalar(requested) {
+            Ok(())
+        } else {
+            Err(self.type_mismatch(requested))
+        }
     }
 
     #[cold]
-    fn not_of(&self, wanted: ScalarType) -> Error {
-        let (asked, wanted) = (self.asked, wanted.name());
-        let message =
-            format!("the handle reads a {asked}; resolve one as {wanted}, or read a {asked}");
+    fn type_mismatch(&self, requested: ScalarType) -> Error {
+        let (read_type, requested) = (self.read_type, requested.name());
+        let message = format!(
+            "the handle reads a {read_type}; resolve one as {requested}, or read a {read_type}"
+        );
         Error::invalid_argument(message).with_field(&*self.name)
     }
 
     /// Returns the error for a stored value that the requested type cannot represent.
-    pub(crate) fn misfit(&self, stored: FieldType) -> Error {
-        let asked = self.asked;
+    pub(crate) fn misfit(&self, stored_type: FieldType) -> Error {
+        let read_type = self.read_type;
         let message = format!(
-            "a {stored} value does not fit {asked}, because the field was widened; read a {stored}"
+            "a {stored_type} value does not fit {read_type}, because the field was widened; read a \
+             {stored_type}"
         );
         Error::invalid_argument(message).with_field(&*self.name)
     }

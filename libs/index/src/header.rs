@@ -101,14 +101,14 @@ impl Header {
         if space.generation == generation {
             return Ok(space);
         }
-        self.attach_anew(reclaim)?;
+        self.attach_latest(reclaim)?;
         // SAFETY: as above.
         Ok(unsafe { &*self.space.load(Ordering::SeqCst) })
     }
 
     /// Maps the current shared space in place of the previous one.
     #[cold]
-    fn attach_anew(&self, reclaim: &Reclaim) -> Result<()> {
+    fn attach_latest(&self, reclaim: &Reclaim) -> Result<()> {
         let Some((published, attach)) = self.shared_copy.get() else { return Ok(()) };
         if !std::ptr::eq(self.words(), &raw const **published) {
             // Readers are between the two steps of `switch_to_shared_copy`; a process that was

@@ -171,13 +171,13 @@ const HAS_OPENED: u64 = 8;
 fn pack(status: &Status) -> [u64; STATUS_WORDS] {
     let Status { progress, usage, cursor, generation } = status;
     let Position { epoch, offset, index_in_entry } = progress.position;
-    let known = [
+    let flags = [
         (cursor.log_id.is_some(), HAS_LOG),
         (cursor.append_time.is_some(), HAS_APPEND_TIME),
         (cursor.clock_error_us.is_some(), HAS_CLOCK_ERROR),
         (cursor.opened.is_some(), HAS_OPENED),
     ];
-    let known = known.iter().filter(|(is_known, _)| *is_known).map(|(_, bit)| bit).sum();
+    let known_bits = flags.iter().filter(|(is_known, _)| *is_known).map(|(_, bit)| bit).sum();
     let opened = cursor.opened.unwrap_or_default();
     [
         u64::from(epoch.0) << 16 | u64::from(index_in_entry),
@@ -189,7 +189,7 @@ fn pack(status: &Status) -> [u64; STATUS_WORDS] {
         usage.key_bytes,
         usage.row_bytes,
         usage.memory_bytes,
-        known,
+        known_bits,
         cursor.log_id.map_or(0, |log_id| log_id.0),
         cursor.append_time.map_or(0, Timestamp::as_micros) as u64,
         cursor.clock_error_us.unwrap_or(0) as u64,
@@ -203,8 +203,17 @@ fn pack(status: &Status) -> [u64; STATUS_WORDS] {
 fn unpack(words: [u64; STATUS_WORDS]) -> Status {
     let [home, offset, applied, time, schema_version, documents, key_bytes, row_bytes, rest @ ..] =
         words;
-    let [memory_bytes, known, log_id, append_time, clock_error, start, end, counts, generation] =
-        rest;
+    let [
+        memory_bytes,
+        known_bits,
+        log_id,
+        append_time,
+        clock_error,
+        start,
+        end,
+        counts,
+        generation,
+    ] = rest;
     let position = Position {
         epoch: Epoch((home >> 16) as u32),
         offset: Offset(offset),
@@ -216,7 +225,7 @@ fn unpack(words: [u64; STATUS_WORDS]) -> Status {
         partition_time: Timestamp::from_micros(time as i64),
         schema_version: SchemaVersion(schema_version as u32),
     };
-    let has = |bit: u64| known & bit != 0;
+    let has = |bit: u64| known_bits & bit != 0;
     let cursor = LogCursor {
         log_id: has(HAS_LOG).then_some(LogId(log_id)),
         append_time: has(HAS_APPEND_TIME).then(|| Timestamp::from_micros(append_time as i64)),

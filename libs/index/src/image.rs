@@ -125,8 +125,8 @@ impl ImageMetadata {
 }
 
 /// Returns the error for an unusable image.
-pub(crate) fn damaged(what: &str) -> Error {
-    let message = format!("the image is damaged: {what}; the index is rebuilt from the log");
+pub(crate) fn damaged(damage: &str) -> Error {
+    let message = format!("the image is damaged: {damage}; the index is rebuilt from the log");
     Error::corrupt(message)
 }
 
@@ -135,13 +135,13 @@ pub(crate) fn damaged(what: &str) -> Error {
 /// # Errors
 /// `Corrupt` if the file ends before; `Unavailable`.
 fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], at: u64) -> Result<()> {
-    match file.read_at(buffer, at).map_err(|error| refused("read", &error))? {
+    match file.read_at(buffer, at).map_err(|error| io_error("read", &error))? {
         read if read == buffer.len() => Ok(()),
         _ => Err(damaged("the file ends too early")),
     }
 }
 
 /// Returns the error for a file that cannot be read.
-fn refused(doing: &str, error: &io::Error) -> Error {
-    Error::unavailable(format!("{doing} an image failed: {error}; check the file and the disk"))
+fn io_error(operation: &str, error: &io::Error) -> Error {
+    Error::unavailable(format!("{operation} an image failed: {error}; check the file and the disk"))
 }

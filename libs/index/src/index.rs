@@ -76,12 +76,14 @@ impl IndexMetrics {
 /// use forebay_index::{Index, ReadAt};
 ///
 /// let float = FieldType::FLOAT32;
-/// let definition = StoreSpec::documents("users", KeyType::String, 1)
+/// let definition = StoreSpec::documents("users", KeyType::String)
+///     .partitions(1)
 ///     .field("score", float)
 ///     .define(StoreId(1))?;
 /// let partitions: Vec<_> = definition.partitions.partitions().collect();
 /// let layout = Layout::of(&definition);
-/// let index = Index::new([Arc::new(SchemaAt { definition, layout })], partitions, 7)?;
+/// let schema = SchemaAt { definition: Arc::new(definition), layout };
+/// let index = Index::new([Arc::new(schema)], partitions, 7)?;
 /// let mut writer = index.writer(forebay_core::id::PartitionId(0))?;
 /// writer.set_phase(Phase::Serving);
 ///
@@ -110,18 +112,18 @@ impl Index {
         hash_seed: u64,
     ) -> Result<Self> {
         let followed: BTreeSet<_> = followed.into_iter().collect();
-        Self::within(reserved_for(followed.len()), definitions, followed, hash_seed)
+        Self::with_addresses(reserved_for(followed.len()), definitions, followed, hash_seed)
     }
 
     /// As [`Index::new`], with at most this many addresses for each partition.
-    pub(crate) fn within(
+    pub(crate) fn with_addresses(
         addresses: u64,
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
         hash_seed: u64,
     ) -> Result<Self> {
         let (hash, account) = (SeededHash::new(hash_seed), Arc::new(MemoryAccount::new()));
-        Self::of(definitions, followed, hash, account.clone(), None, |at| {
+        Self::build(definitions, followed, hash, account.clone(), None, |at| {
             Ok(Partition::private(at, WriterState::private(addresses, hash, &account)?))
         })
     }
@@ -142,7 +144,7 @@ impl Index {
     ) -> Result<Self> {
         let (at, hash) = (directory.clone(), SeededHash::new(hash_seed));
         let account = Arc::new(MemoryAccount::new());
-        Self::of(definitions, followed, hash, account, Some(at), |at| {
+        Self::build(definitions, followed, hash, account, Some(at), |at| {
             Ok(Partition::from_source(at, InitialSource::shared_copy(&directory, at)?))
         })
     }
@@ -161,7 +163,7 @@ impl Index {
         let mut initial_sources: BTreeMap<_, _> = initial_sources.into_iter().collect();
         let followed: Vec<_> = initial_sources.keys().copied().collect();
         let (hash, account) = (SeededHash::new(hash_seed), Arc::new(MemoryAccount::new()));
-        Self::of(definitions, followed, hash, account, Some(directory), |at| {
+        Self::build(definitions, followed, hash, account, Some(directory), |at| {
             let source = initial_sources
                 .remove(&at.partition)
                 .ok_or_else(|| Error::internal("a partition has no initial source"))?;
@@ -169,7 +171,7 @@ impl Index {
         })
     }
 
-    fn of(
+    fn build(
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
         hash: SeededHash,
@@ -183,20 +185,20 @@ impl Index {
         let home = definition.versions.home();
         let count = definition.partitions.0;
         let followed: BTreeSet<_> = followed.into_iter().collect();
-        let refused =
+        let invalid =
             |message: String| Error::invalid_argument(message).with_store(&definition.name);
         let Some(last) = followed.last() else {
-            return Err(refused(
+            return Err(invalid(
                 "the filter names no partition; follow at least one partition".into(),
             ));
         };
         if last.0 >= count {
             let message = format!("the store has partitions 0 to {}", count - 1);
-            return Err(refused(message).with_partition(*last));
+            return Err(invalid(message).with_partition(*last));
         }
         let partition = |partition: PartitionId| {
-            let mut made = || make(PartitionRef { store, partition }).map(Box::new);
-            followed.contains(&partition).then(&mut made).transpose()
+            let mut make_boxed = || make(PartitionRef { store, partition }).map(Box::new);
+            followed.contains(&partition).then(&mut make_boxed).transpose()
         };
         let partitions = definition.partitions.partitions().map(partition);
         let partitions = partitions.collect::<Result<_>>()?;
@@ -266,7 +268,7 @@ impl Index {
         &self,
         partition: PartitionId,
     ) -> Result<(PartitionWriter, Option<ReplicaState>)> {
-        let place = self.inner.followed(partition)?;
+        let place = self.inner.followed_partition(partition)?;
         let directory = self.inner.shared_copies.as_ref().ok_or_else(|| {
             Error::invalid_argument("an index in the process's own memory has its writers already")
         })?;
@@ -312,20 +314,22 @@ impl Index {
     /// [`InitialSource::shared_copy`] for an existing copy. After an error the readers stay with
     /// the image.
     pub fn switch_to_shared_copy(&self, partition: PartitionId) -> Result<bool> {
-        let followed = self.inner.followed(partition)?;
+        let followed_partition = self.inner.followed_partition(partition)?;
         let Some(directory) =
-            self.inner.shared_copies.as_ref().filter(|_| !followed.header.is_shared())
+            self.inner.shared_copies.as_ref().filter(|_| !followed_partition.header.is_shared())
         else {
             return Ok(true);
         };
-        let image = followed.header.status();
-        let Some(initial_source) = InitialSource::replacing_image(directory, followed.at, &image)?
+        let image = followed_partition.header.status();
+        let Some(initial_source) =
+            InitialSource::replacing_image(directory, followed_partition.at, &image)?
         else {
             return Ok(false);
         };
         let InitialSource { published, space, attach } = initial_source;
-        let image = attach
-            .and_then(|attach| followed.header.switch_to_shared_copy(published, space, attach));
+        let image = attach.and_then(|attach| {
+            followed_partition.header.switch_to_shared_copy(published, space, attach)
+        });
         image.into_iter().for_each(|image| self.inner.resources.reclaim.retire_space(image));
         Ok(true)
     }
@@ -407,7 +411,7 @@ impl Index {
     /// # Errors
     /// `InvalidArgument` when it is not followed.
     pub fn status(&self, partition: PartitionId) -> Result<PartitionStatus> {
-        let header = &self.inner.followed(partition)?.header;
+        let header = &self.inner.followed_partition(partition)?.header;
         let Status { progress, usage, cursor, .. } = header.status();
         let phase = header.load_phase_acquire();
         Ok(PartitionStatus { partition, phase, progress, usage, cursor })

@@ -33,7 +33,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// Returns a partition that this index follows.
-    pub(crate) fn followed(&self, id: PartitionId) -> Result<&Partition> {
+    pub(crate) fn followed_partition(&self, id: PartitionId) -> Result<&Partition> {
         self.partition(id).ok_or_else(|| self.not_followed(id))
     }
 
@@ -43,10 +43,10 @@ impl Inner {
     }
 
     pub(crate) fn not_followed(&self, id: PartitionId) -> Error {
-        let all = self.partitions.len();
+        let count = self.partitions.len();
         let followed: Vec<_> = self.followed_ids().map(|id| id.to_string()).collect();
         let message = format!(
-            "this reader follows partitions {} of {all}; open a reader whose filter has this \
+            "this reader follows partitions {} of {count}; open a reader whose filter has this \
              partition",
             followed.join(", ")
         );

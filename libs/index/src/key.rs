@@ -151,8 +151,12 @@ impl<'a> PackedKeys<'a> {
         check_ends(bytes.len(), ends)?;
         let broken = || Error::invalid_argument("a string key is not UTF-8; encode it as UTF-8");
         let text = std::str::from_utf8(bytes).map_err(|_| broken())?;
-        let whole = ends.iter().all(|end| text.is_char_boundary(*end as usize));
-        if whole { Ok(Self { bytes: PackedBytes::Text(text), ends }) } else { Err(broken()) }
+        let are_boundaries = ends.iter().all(|end| text.is_char_boundary(*end as usize));
+        if are_boundaries {
+            Ok(Self { bytes: PackedBytes::Text(text), ends })
+        } else {
+            Err(broken())
+        }
     }
 }
 
@@ -171,7 +175,7 @@ impl KeyList for PackedKeys<'_> {
     }
 
     fn key(&self, place: usize) -> DocumentKey<'_> {
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
+        let start = place.checked_sub(1).map_or(0, |previous| self.ends[previous]) as usize;
         let range = start..self.ends[place] as usize;
         DocumentKey::new(match self.bytes {
             PackedBytes::Bytes(bytes) => KeyValue::Bytes(&bytes[range]),
@@ -251,15 +255,15 @@ impl KeyShape {
 }
 
 #[inline]
-fn check_type(value: &KeyValue<'_>, wanted: KeyType, part: &str) -> Result<()> {
-    let found = value.key_type();
-    if found == wanted { Ok(()) } else { Err(wrong_type(wanted, found, part)) }
+fn check_type(value: &KeyValue<'_>, expected: KeyType, part: &str) -> Result<()> {
+    let actual = value.key_type();
+    if actual == expected { Ok(()) } else { Err(wrong_type(expected, actual, part)) }
 }
 
 #[cold]
-fn wrong_type(wanted: KeyType, found: KeyType, part: &str) -> Error {
-    let (wanted, found) = (wanted.name(), found.name());
-    let message = format!("the store's {part} is a {wanted}; give a {wanted}, not a {found}");
+fn wrong_type(expected: KeyType, actual: KeyType, part: &str) -> Error {
+    let (expected, actual) = (expected.name(), actual.name());
+    let message = format!("the store's {part} is a {expected}; give a {expected}, not a {actual}");
     Error::invalid_argument(message)
 }
 
@@ -352,7 +356,8 @@ mod tests {
 
     fn shape(partition_key: Option<&str>) -> KeyShape {
         let tenant = FieldType::INT64;
-        let mut spec = StoreSpec::documents("users", KeyType::String, 8).field("tenant", tenant);
+        let mut spec =
+            StoreSpec::documents("users", KeyType::String).partitions(8).field("tenant", tenant);
         spec.partition_key = partition_key.map(str::to_owned);
         KeyShape::of(&spec.define(StoreId(1)).unwrap())
     }
@@ -369,15 +374,15 @@ mod tests {
 
     #[test]
     fn keys_of_another_type_or_shape_are_refused() {
-        let refused = |shape: KeyShape, key: DocumentKey<'_>| {
+        let assert_refused = |shape: KeyShape, key: DocumentKey<'_>| {
             let error = shape.locate(&key, &mut Identity::default()).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
         };
-        refused(shape(None), DocumentKey::from(7));
-        refused(shape(None), DocumentKey::from(b"ann"));
-        refused(shape(None), DocumentKey::from("ann").with_partition_key(7));
-        refused(shape(Some("tenant")), DocumentKey::from("ann"));
-        refused(shape(Some("tenant")), DocumentKey::from("ann").with_partition_key("7"));
+        assert_refused(shape(None), DocumentKey::from(7));
+        assert_refused(shape(None), DocumentKey::from(b"ann"));
+        assert_refused(shape(None), DocumentKey::from("ann").with_partition_key(7));
+        assert_refused(shape(Some("tenant")), DocumentKey::from("ann"));
+        assert_refused(shape(Some("tenant")), DocumentKey::from("ann").with_partition_key("7"));
         let long = "k".repeat(forebay_core::limits::KEY_BYTES_MAX + 1);
         let key = DocumentKey::from(&long);
         let error = shape(None).locate(&key, &mut Identity::default()).unwrap_err();

@@ -21,7 +21,7 @@ use crate::table::{self, Record, ReuseCount, Root, Scratch, Search};
 use crate::view::{KeyStatus, ReadAdmission, View};
 
 /// Keys whose cache lines are prefetched at the same time: about as many as a core can wait for.
-const SOUGHT_AT_ONCE: usize = 32;
+const KEYS_AT_ONCE: usize = 32;
 /// Number of copies of one record before a read gives up. A copy fails only if it meets a reuse of
 /// memory, and there are some hundred reuses a second at most.
 const SHARED_TRIES_MAX: usize = 1_000;
@@ -65,36 +65,36 @@ impl KeyListing {
 
 /// A key during its lookup: its partition, and its position there.
 #[derive(Default)]
-struct Sought<'k, 'v> {
+struct KeyLookup<'k, 'v> {
     id: PartitionId,
     identity: Identity<'k>,
     /// The values loaded from the partition's header, in the order in which they must be loaded.
     partition_time: Timestamp,
     reached: ReachedSchema<'v>,
     /// The space that is searched.
-    space: SoughtIn<'v>,
+    space: SearchSpace<'v>,
     reused: ReuseCount,
     search: Search,
 }
 
 /// The space that is searched for a key.
 #[derive(Clone, Copy)]
-enum SoughtIn<'v> {
+enum SearchSpace<'v> {
     Space(&'v Space),
     /// There is no space to search: this is the answer.
     Nothing(KeyStatus),
 }
 
-impl Default for SoughtIn<'_> {
+impl Default for SearchSpace<'_> {
     fn default() -> Self {
         Self::Nothing(KeyStatus::Absent)
     }
 }
 
-impl Sought<'_, '_> {
+impl KeyLookup<'_, '_> {
     #[inline(always)]
     fn prefetch_bucket(&mut self) {
-        if let SoughtIn::Space(space) = self.space {
+        if let SearchSpace::Space(space) = self.space {
             // SAFETY: the search began in this space, under the guard of its view; in a shared
             // space the result is validated.
             unsafe { self.search.prefetch_bucket(&space.memory) };
@@ -103,7 +103,7 @@ impl Sought<'_, '_> {
 
     #[inline(always)]
     fn prefetch_record(&mut self) {
-        if let SoughtIn::Space(space) = self.space {
+        if let SearchSpace::Space(space) = self.space {
             // SAFETY: as above.
             unsafe { self.search.prefetch_record(&space.memory) };
         }
@@ -116,18 +116,18 @@ impl<'a> View<'a> {
     pub(crate) fn look_up<'v>(
         &'v self,
         key: &DocumentKey<'_>,
-        found: &mut Lookup<'v>,
+        answer: &mut Lookup<'v>,
     ) -> Result<()> {
-        let mut sought = Sought::default();
-        self.seek(key, &mut sought)?;
-        sought.prefetch_bucket();
-        sought.prefetch_record();
-        self.find(&sought, &self.scratch, found)
+        let mut lookup = KeyLookup::default();
+        self.seek(key, &mut lookup)?;
+        lookup.prefetch_bucket();
+        lookup.prefetch_record();
+        self.find(&lookup, &self.scratch, answer)
     }
 
     /// Looks keys up in their order and passes each answer to `visit`; counts them.
     ///
-    /// The lookup works in turns of [`SOUGHT_AT_ONCE`] keys: a turn prefetches the buckets of all
+    /// The lookup works in turns of [`KEYS_AT_ONCE`] keys: a turn prefetches the buckets of all
     /// its keys, then the records, and only then reads the first record, so the cache lines arrive
     /// at the same time.
     #[inline]
@@ -137,9 +137,9 @@ impl<'a> View<'a> {
         visit: impl FnMut(usize, &Lookup<'_>) -> Result<()>,
     ) -> Result<()> {
         let (mut hits, mut misses) = (0, 0);
-        let visited = self.look_up_counted(keys, &mut hits, &mut misses, visit);
+        let result = self.look_up_counted(keys, &mut hits, &mut misses, visit);
         self.inner.counters.add(hits, misses);
-        visited
+        result
     }
 
     #[inline]
@@ -152,31 +152,31 @@ impl<'a> View<'a> {
     ) -> Result<()> {
         let count = keys.count();
         let mut turn = Vec::new();
-        turn.resize_with(count.min(SOUGHT_AT_ONCE), Sought::default);
+        turn.resize_with(count.min(KEYS_AT_ONCE), KeyLookup::default);
         let mut scratch = self.scratch();
-        for first in (0..count).step_by(SOUGHT_AT_ONCE) {
-            let turn = &mut turn[..SOUGHT_AT_ONCE.min(count - first)];
-            for (place, sought) in turn.iter_mut().enumerate() {
-                self.seek(&keys.key(first + place), sought)?;
+        for first in (0..count).step_by(KEYS_AT_ONCE) {
+            let turn = &mut turn[..KEYS_AT_ONCE.min(count - first)];
+            for (place, lookup) in turn.iter_mut().enumerate() {
+                self.seek(&keys.key(first + place), lookup)?;
             }
-            turn.iter_mut().for_each(Sought::prefetch_bucket);
-            turn.iter_mut().for_each(Sought::prefetch_record);
-            for (place, sought) in turn.iter().enumerate() {
-                let mut found = Lookup::Absent;
-                if let Err(error) = self.find(sought, &scratch, &mut found) {
+            turn.iter_mut().for_each(KeyLookup::prefetch_bucket);
+            turn.iter_mut().for_each(KeyLookup::prefetch_record);
+            for (place, lookup) in turn.iter().enumerate() {
+                let mut answer = Lookup::Absent;
+                if let Err(error) = self.find(lookup, &scratch, &mut answer) {
                     // In a batch a key whose document is in a damaged block gets a status, not an
                     // error.
                     if error.code() != ErrorCode::Corrupt {
                         return Err(error);
                     }
-                    found = Lookup::Refused(sought.id, KeyStatus::Unavailable);
+                    answer = Lookup::Refused(lookup.id, KeyStatus::Unavailable);
                 }
-                match found {
+                match answer {
                     Lookup::Found(_) => *hits += 1,
                     Lookup::Absent => *misses += 1,
                     Lookup::Refused(..) => {}
                 }
-                visit(first + place, &found)?;
+                visit(first + place, &answer)?;
             }
             scratch.clear();
         }
@@ -185,33 +185,33 @@ impl<'a> View<'a> {
 
     /// Computes where a key's record would be.
     #[inline(always)]
-    fn seek<'k, 'v>(&'v self, key: &DocumentKey<'k>, sought: &mut Sought<'k, 'v>) -> Result<()> {
-        let id = self.inner.shape.locate(key, &mut sought.identity)?;
-        sought.id = id;
+    fn seek<'k, 'v>(&'v self, key: &DocumentKey<'k>, lookup: &mut KeyLookup<'k, 'v>) -> Result<()> {
+        let id = self.inner.shape.locate(key, &mut lookup.identity)?;
+        lookup.id = id;
         let Some(partition) = self.inner.partition(id) else {
-            sought.space = SoughtIn::Nothing(KeyStatus::NotFollowed);
+            lookup.space = SearchSpace::Nothing(KeyStatus::NotFollowed);
             return Ok(());
         };
         let header = &partition.header;
         if let Some(status) = self.refusal(id, header.load_phase_acquire())? {
-            sought.space = SoughtIn::Nothing(status);
+            lookup.space = SearchSpace::Nothing(status);
             return Ok(());
         }
-        sought.partition_time = header.load_partition_time_acquire();
+        lookup.partition_time = header.load_partition_time_acquire();
         let version = header.load_schema_version_acquire();
-        sought.reached = ReachedSchema::as_known(version, &self.inner.schemas);
+        lookup.reached = ReachedSchema::as_known(version, &self.inner.schemas);
         let (space, reused, root) = match self.place(header) {
             Ok(place) => place,
             Err(error) if error.code() == ErrorCode::Unavailable => {
-                sought.space = SoughtIn::Nothing(KeyStatus::Unavailable);
+                lookup.space = SearchSpace::Nothing(KeyStatus::Unavailable);
                 return Ok(());
             }
             Err(error) => return Err(error.with_partition(id)),
         };
-        sought.space = SoughtIn::Space(space);
-        sought.reused = reused;
-        let hash = space.hash.of(sought.identity.as_bytes());
-        sought.search = Search::begin(&space.memory, root, hash);
+        lookup.space = SearchSpace::Space(space);
+        lookup.reused = reused;
+        let hash = space.hash.of(lookup.identity.as_bytes());
+        lookup.search = Search::begin(&space.memory, root, hash);
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl<'a> View<'a> {
     fn place(&self, header: &Header) -> Result<(&Space, ReuseCount, Root)> {
         // SAFETY: this view holds a guard, and the result is borrowed from the view.
         let space = unsafe { header.load_space(&self.inner.resources.reclaim) }?;
-        let reused = ReuseCount::before(&space.memory);
+        let reused = ReuseCount::load(&space.memory);
         Ok((space, reused, Root::load(space.root())))
     }
 
@@ -228,39 +228,39 @@ impl<'a> View<'a> {
     #[inline(always)]
     fn find<'v>(
         &'v self,
-        sought: &Sought<'_, 'v>,
+        lookup: &KeyLookup<'_, 'v>,
         scratch: &'v Scratch,
-        found: &mut Lookup<'v>,
+        answer: &mut Lookup<'v>,
     ) -> Result<()> {
-        let space = match sought.space {
-            SoughtIn::Space(space) => space,
-            SoughtIn::Nothing(status) => {
-                *found = Lookup::Refused(sought.id, status);
+        let space = match lookup.space {
+            SearchSpace::Space(space) => space,
+            SearchSpace::Nothing(status) => {
+                *answer = Lookup::Refused(lookup.id, status);
                 return Ok(());
             }
         };
-        let (memory, key) = (&space.memory, sought.identity.as_bytes());
+        let (memory, key) = (&space.memory, lookup.identity.as_bytes());
         let likely = if memory.is_shared() {
             // SAFETY: the memory is live; the copy is used only if none of its memory was reused.
-            let copied = unsafe { sought.search.likely_copied(memory, key, scratch) };
-            copied.filter(|_| sought.reused.is_unchanged(memory))
+            let copy = unsafe { lookup.search.likely_copied(memory, key, scratch) };
+            copy.filter(|_| lookup.reused.is_unchanged(memory))
         } else {
             // SAFETY: the root was loaded while this view has held its guard, and the result is
             // borrowed from the view.
-            unsafe { sought.search.likely_row(memory, key) }
+            unsafe { lookup.search.likely_row(memory, key) }
         };
         let row = match likely {
             Some(row) => row,
-            None => match self.find_slowly(sought, space, scratch)? {
+            None => match self.find_slowly(lookup, space, scratch)? {
                 Some(row) => row,
                 None => return Ok(()),
             },
         };
-        let now = || self.now().max(sought.partition_time);
-        match RowRef::open(row, &self.inner.schemas, sought.reached, now) {
-            Ok(Some(row)) => *found = Lookup::Found(row),
+        let now = || self.now().max(lookup.partition_time);
+        match RowRef::open(row, &self.inner.schemas, lookup.reached, now) {
+            Ok(Some(row)) => *answer = Lookup::Found(row),
             Ok(None) => {}
-            Err(error) => return Err(unreadable(error, space).with_partition(sought.id)),
+            Err(error) => return Err(unreadable(error, space).with_partition(lookup.id)),
         }
         Ok(())
     }
@@ -270,53 +270,53 @@ impl<'a> View<'a> {
     #[inline(never)]
     fn find_slowly<'v>(
         &'v self,
-        sought: &Sought<'_, 'v>,
+        lookup: &KeyLookup<'_, 'v>,
         space: &'v Space,
         scratch: &'v Scratch,
     ) -> Result<Option<&'v [u8]>> {
-        let found = if space.memory.is_shared() {
-            self.find_in_shared_copy(sought, space, scratch)
+        let record = if space.memory.is_shared() {
+            self.find_in_shared_copy(lookup, space, scratch)
         } else {
             // SAFETY: as in `find`.
-            unsafe { sought.search.end(&space.memory, sought.identity.as_bytes(), scratch) }
+            unsafe { lookup.search.end(&space.memory, lookup.identity.as_bytes(), scratch) }
         };
-        let found = found.map_err(|error| {
+        let record = record.map_err(|error| {
             if error.code() == ErrorCode::Corrupt {
                 // The writer of this space learns of the damage when it checks whether it may
                 // continue.
                 space.memory.note_damage();
             }
-            error.with_partition(sought.id)
+            error.with_partition(lookup.id)
         })?;
-        Ok(found.map(|record| record.row))
+        Ok(record.map(|record| record.row))
     }
 
     /// Copies a record of a shared copy, until a copy is consistent.
     fn find_in_shared_copy<'v>(
         &'v self,
-        sought: &Sought<'_, 'v>,
+        lookup: &KeyLookup<'_, 'v>,
         space: &'v Space,
         scratch: &'v Scratch,
     ) -> Result<Option<Record<'v>>> {
-        let key = sought.identity.as_bytes();
-        let Sought { mut reused, mut search, .. } = *sought;
+        let key = lookup.identity.as_bytes();
+        let KeyLookup { mut reused, mut search, .. } = *lookup;
         let mut space = space;
         for _ in 0..SHARED_TRIES_MAX {
             // SAFETY: the result is used only if no memory was reused.
-            let found = unsafe { search.end_copied(&space.memory, key, scratch) };
+            let record = unsafe { search.end_copied(&space.memory, key, scratch) };
             let is_unchanged = reused.is_unchanged(&space.memory);
             let cannot_be_read =
-                found.as_ref().is_err_and(|error| error.code() == ErrorCode::Unavailable);
+                record.as_ref().is_err_and(|error| error.code() == ErrorCode::Unavailable);
             if is_unchanged && !cannot_be_read {
-                return found;
+                return record;
             }
-            let header = &self.inner.followed(sought.id)?.header;
+            let header = &self.inner.followed_partition(lookup.id)?.header;
             // The spill file of a replaced space may be gone.
-            let before = space.generation;
+            let generation = space.generation;
             let root;
             (space, reused, root) = self.place(header)?;
-            if is_unchanged && space.generation == before {
-                return found;
+            if is_unchanged && space.generation == generation {
+                return record;
             }
             search = Search::begin(&space.memory, root, space.hash.of(key));
         }
@@ -352,9 +352,9 @@ impl<'a> View<'a> {
 
     /// Fails if a partition's scan must not show documents, as a read of one of its keys would.
     pub(crate) fn check_partition(&self, id: PartitionId) -> Result<()> {
-        let phase = self.inner.followed(id)?.header.load_phase_acquire();
+        let phase = self.inner.followed_partition(id)?.header.load_phase_acquire();
         match self.refusal(id, phase)? {
-            Some(status) => Err(self.refused(id, status)),
+            Some(status) => Err(self.refusal_error(id, status)),
             None => Ok(()),
         }
     }
@@ -368,31 +368,31 @@ impl<'a> View<'a> {
         keys: &mut KeyListing,
     ) -> Result<Option<u64>> {
         self.check_partition(id)?;
-        let at = |error: Error| error.with_partition(id);
-        let header = &self.inner.followed(id)?.header;
+        let in_partition = |error: Error| error.with_partition(id);
+        let header = &self.inner.followed_partition(id)?.header;
         let (bytes, ends) = (keys.bytes.len(), keys.ends.len());
         for _ in 0..SHARED_TRIES_MAX {
-            let (space, reused, root) = self.place(header).map_err(at)?;
+            let (space, reused, root) = self.place(header).map_err(in_partition)?;
             let (memory, hash) = (&space.memory, space.hash);
             if !memory.is_shared() {
                 // SAFETY: the root was loaded while this view has held its guard.
-                let listed =
+                let next_hash =
                     unsafe { table::keys_from(memory, root, hash, from, |key| keys.push(key)) };
-                return listed.map_err(at);
+                return next_hash.map_err(in_partition);
             }
             let push = |key: &[u8]| keys.push(key);
-            let listed = table::keys_copied_from(memory, root, hash, from, push);
+            let next_hash = table::keys_copied_from(memory, root, hash, from, push);
             if reused.is_unchanged(memory) {
-                return listed.map_err(at);
+                return next_hash.map_err(in_partition);
             }
             keys.bytes.truncate(bytes);
             keys.ends.truncate(ends);
         }
-        Err(at(changes_too_fast()))
+        Err(in_partition(changes_too_fast()))
     }
 
     /// Returns the error for a refused key, outside batches.
-    pub(crate) fn refused(&self, id: PartitionId, status: KeyStatus) -> Error {
+    pub(crate) fn refusal_error(&self, id: PartitionId, status: KeyStatus) -> Error {
         match status {
             KeyStatus::NotFollowed => self.inner.not_followed(id),
             KeyStatus::Stale => {

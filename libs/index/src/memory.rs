@@ -54,7 +54,7 @@ pub(crate) use self::geometry::{
     is_spilled,
 };
 pub use self::maintenance::MaintenanceTask;
-pub(crate) use self::space_file::{SegmentNote, SpaceFile, is_of_memory, mapped_bytes, refused};
+pub(crate) use self::space_file::{SegmentNote, SpaceFile, file_error, is_of_memory, mapped_bytes};
 pub(crate) use self::space_header::{DirectoryUpdate, Redo, SpaceHeader};
 pub(crate) use self::spill_file::SpillPlace;
 use crate::memory_account::MemoryAccount;
@@ -80,7 +80,7 @@ pub(crate) struct Memory {
     /// Bytes of the chunks in use or retired.
     pub(crate) used: AtomicU64,
     /// A stack: readers push, a writer takes all.
-    left: AtomicPtr<ReleasedChunks>,
+    released: AtomicPtr<ReleasedChunks>,
     /// Each block below this address was moved into a huge page, or could not be.
     collapsed: AtomicU64,
     /// Each block below this address is pre-faulted, or could not be.
@@ -132,12 +132,12 @@ impl Memory {
     ///
     /// # Errors
     /// `LimitExceeded` when the system refuses even the smallest range.
-    pub(crate) fn reserve(most: u64) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self::reserve_at_most(most)?))
+    pub(crate) fn reserve(reserved_max: u64) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self::reserve_at_most(reserved_max)?))
     }
 
-    fn reserve_at_most(most: u64) -> Result<Self> {
-        let mut reserved = most;
+    fn reserve_at_most(reserved_max: u64) -> Result<Self> {
+        let mut reserved = reserved_max;
         loop {
             match Self::reserve_exactly(reserved) {
                 Err(_) if reserved > RESERVED_BYTES_MIN => reserved /= 2,
@@ -150,20 +150,20 @@ impl Memory {
     fn reserve_exactly(reserved: u64) -> Result<Self> {
         let base = reserve_addresses(reserved)?;
         let header = NonNull::from(Box::leak(Box::<SpaceHeader>::default()));
-        let memory = Self::over(base, reserved, header, MemoryBacking::Private);
+        let memory = Self::from_parts(base, reserved, header, MemoryBacking::Private);
         memory.header().opened.store(BLOCK_BYTES, Ordering::Release);
         Ok(memory)
     }
 
-    fn over(
+    fn from_parts(
         base: NonNull<u8>,
         reserved: u64,
         header: NonNull<SpaceHeader>,
         on: MemoryBacking,
     ) -> Self {
         // Address 0 means nothing in a slot, so the first block is never allocated.
-        let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
-        let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
+        let state = Mutex::new(State::new(Free::with_fresh(BLOCK_BYTES)));
+        let (used, released) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
         let (account, collapsed) = (OnceLock::new(), AtomicU64::new(BLOCK_BYTES));
         Self {
             base,
@@ -173,7 +173,7 @@ impl Memory {
             state,
             account,
             used,
-            left,
+            released,
             collapsed,
             prepared: AtomicU64::new(0),
             spill: Spill::new(),
@@ -323,8 +323,8 @@ impl Memory {
         let flags = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: addresses of our range become readable and writable; they are not in use yet, or
         // are readable and writable already.
-        let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
-        opened.map_err(|_| {
+        let result = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
+        result.map_err(|_| {
             let message = "the system gives no more memory; follow fewer partitions, or give the \
                 process more memory";
             let used = self.used_bytes();
@@ -455,12 +455,12 @@ impl Drop for Memory {
             account.give_back(self.used_bytes());
             account.give_back_spill(self.spill.used_bytes());
         }
-        self.take_left(&mut Vec::new());
+        self.take_released(&mut Vec::new());
         addresses::allow(self.base.as_ptr(), self.opened());
         let bytes = match &self.backing {
             MemoryBacking::File(_) => {
-                let own = mapped_bytes(self.reserved);
-                self.donor.as_ref().map_or(own, DonorMapping::end)
+                let mapped = mapped_bytes(self.reserved);
+                self.donor.as_ref().map_or(mapped, DonorMapping::end)
             }
             MemoryBacking::Private | MemoryBacking::Image(_) => {
                 // SAFETY: the header was leaked when this memory was reserved, and no reference is

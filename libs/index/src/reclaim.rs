@@ -42,7 +42,7 @@ pub(crate) struct Reclaim {
     early: EarlyReaders,
     waiting: Arc<PendingRetirements>,
     retries: AtomicU32,
-    left: Sender<Arc<Space>>,
+    released: Sender<Arc<Space>>,
     /// Spaces that readers have left. A writer frees them: freeing a large space takes time that no
     /// reader should spend.
     spaces: Mutex<Receiver<Arc<Space>>>,
@@ -90,18 +90,18 @@ impl Drop for Pin<'_> {
 impl Reclaim {
     /// Creates a reclaimer for memory that only this process uses.
     pub(crate) fn new() -> Self {
-        let this = Self::unprepared();
-        this.prepare();
-        this
+        let reclaim = Self::unprepared();
+        reclaim.prepare();
+        reclaim
     }
 
     /// Creates a reclaimer for shared memory, where only whole spaces are retired. Returns at once;
     /// [`Reclaim::prepare`] creates the collector later. Until then reads are correct but cost
     /// more, and retired spaces are not freed.
     pub(crate) fn unprepared() -> Self {
-        let (waiting, retries, (left, spaces)) = (Arc::default(), AtomicU32::new(0), channel());
+        let (waiting, retries, (released, spaces)) = (Arc::default(), AtomicU32::new(0), channel());
         let (collector, early) = (OnceLock::new(), EarlyReaders::default());
-        Self { collector, early, waiting, retries, left, spaces: Mutex::new(spaces) }
+        Self { collector, early, waiting, retries, released, spaces: Mutex::new(spaces) }
     }
 
     /// Creates the collector if there is none; blocks (see the module).
@@ -138,7 +138,7 @@ impl Reclaim {
         // This planted fault proves that AddressSanitizer detects a reader in memory that was
         // reused.
         if cfg!(forebay_planted = "use-after-free") {
-            return memory.leave(chunks);
+            return memory.accept_released(chunks);
         }
         if let Some(chunks) = memory.gather(chunks) {
             self.wait_for_readers(RetiredItem::Chunks(memory.clone(), chunks));
@@ -163,14 +163,14 @@ impl Reclaim {
             return;
         }
         for space in spaces.drain(..) {
-            self.wait_for_readers(RetiredItem::Space(space, self.left.clone()));
+            self.wait_for_readers(RetiredItem::Space(space, self.released.clone()));
         }
     }
 
-    fn wait_for_readers(&self, what: RetiredItem) {
+    fn wait_for_readers(&self, item: RetiredItem) {
         self.waiting.retirements.fetch_add(1, Ordering::Relaxed);
         self.retries.store(RETRIES_MAX, Ordering::Relaxed);
-        self.hand_over(what);
+        self.hand_over(item);
     }
 
     /// Continues pending retirements, a bounded amount. Writers of spaces call this now and then,
@@ -182,7 +182,7 @@ impl Reclaim {
             self.retries.store(retries - 1, Ordering::Relaxed);
             self.hand_over(RetiredItem::Nothing);
         }
-        memory.free_left();
+        memory.free_released();
         self.free_spaces();
     }
 
@@ -195,8 +195,8 @@ impl Reclaim {
         }
     }
 
-    fn hand_over(&self, what: RetiredItem) {
-        let retired = Box::into_raw(Box::new(Retirement { waiting: self.waiting.clone(), what }));
+    fn hand_over(&self, item: RetiredItem) {
+        let retired = Box::into_raw(Box::new(Retirement { waiting: self.waiting.clone(), item }));
         // SAFETY: the box was just made, nobody else has its address, and it is retired once.
         unsafe { self.prepare().retire(retired, seize::reclaim::boxed) };
     }
@@ -211,18 +211,18 @@ enum RetiredItem {
 
 struct Retirement {
     waiting: Arc<PendingRetirements>,
-    what: RetiredItem,
+    item: RetiredItem,
 }
 
 impl Drop for Retirement {
     fn drop(&mut self) {
         #[cfg(forebay_sanitize = "thread")]
         self.waiting.readers_left.load(Ordering::Acquire);
-        match std::mem::replace(&mut self.what, RetiredItem::Nothing) {
+        match std::mem::replace(&mut self.item, RetiredItem::Nothing) {
             RetiredItem::Nothing => return,
-            RetiredItem::Chunks(memory, chunks) => memory.leave(chunks),
+            RetiredItem::Chunks(memory, chunks) => memory.accept_released(chunks),
             // If there is no receiver, the index is ending, and the space is dropped with it.
-            RetiredItem::Space(space, left) => drop(left.send(space)),
+            RetiredItem::Space(space, released) => drop(released.send(space)),
         }
         self.waiting.retirements.fetch_sub(1, Ordering::Relaxed);
     }

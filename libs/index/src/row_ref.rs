@@ -7,6 +7,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{DocumentVersion, FieldId, SchemaVersion};
 use forebay_core::layout::Slot;
 use forebay_core::row::{Document, Presence, Row, decode_value, row_schema_version};
+use forebay_core::schema::Definition;
 use forebay_core::schema_set::SchemaSet;
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, Result};
@@ -93,7 +94,7 @@ impl<'v> ReachedSchema<'v> {
 pub struct RowRef<'v> {
     row: Row<'v>,
     /// The definition that the row was written under.
-    written: &'v SchemaAt,
+    row_schema: &'v SchemaAt,
     /// The definition that the partition had reached; hides fields that are retired but still in
     /// the row.
     current: &'v SchemaAt,
@@ -115,21 +116,21 @@ impl<'v> RowRef<'v> {
         now: impl FnOnce() -> Timestamp,
     ) -> Result<Option<Self>> {
         let version = row_schema_version(bytes).unwrap_or_default();
-        let (written, current) = match reached.schema {
+        let (row_schema, current) = match reached.schema {
             Some(known) if reached.version == version => (known, known),
             _ => schemas.definitions_of(version, reached.version, reached.schema)?,
         };
-        let row = Row::new(bytes, &written.layout)?;
+        let row = Row::new(bytes, &row_schema.layout)?;
         if !row.may_expire() {
-            return Ok(Some(Self { row, written, current, now: Timestamp::MIN }));
+            return Ok(Some(Self { row, row_schema, current, now: Timestamp::MIN }));
         }
         let now = now();
-        Ok((!row.is_expired(now)).then_some(Self { row, written, current, now }))
+        Ok((!row.is_expired(now)).then_some(Self { row, row_schema, current, now }))
     }
 
     /// The definition that the document is seen by.
-    pub fn schema(&self) -> &'v SchemaAt {
-        self.current
+    pub fn definition(&self) -> &'v Definition {
+        &self.current.definition
     }
 
     /// The time at which the document expires.
@@ -145,13 +146,13 @@ impl<'v> RowRef<'v> {
     /// The versions that the document was written at and is seen at.
     #[inline]
     pub(crate) fn versions(&self) -> [SchemaVersion; 2] {
-        [self.written.layout.version(), self.current.layout.version()]
+        [self.row_schema.layout.version(), self.current.layout.version()]
     }
 
     /// The slot of a field in the row; `None` if the row was written before the field existed, or
     /// if the field is retired.
     pub(crate) fn slot(&self, field: FieldId) -> Option<&'v Slot> {
-        let slot = self.written.layout.slot(field)?;
+        let slot = self.row_schema.layout.slot(field)?;
         self.current.layout.slot(field).map(|_| slot)
     }
 
@@ -166,10 +167,10 @@ impl<'v> RowRef<'v> {
 
     /// Returns a field's bytes and their type.
     #[inline(always)]
-    pub(crate) fn stored(&self, field: FieldId) -> Result<FieldRead<(&'v [u8], FieldType)>> {
-        let Some(slot) = self.written.layout.slot(field) else { return Ok(FieldRead::Absent) };
-        let retired =
-            !std::ptr::eq(self.written, self.current) && self.current.layout.slot(field).is_none();
+    pub(crate) fn field_bytes(&self, field: FieldId) -> Result<FieldRead<(&'v [u8], FieldType)>> {
+        let Some(slot) = self.row_schema.layout.slot(field) else { return Ok(FieldRead::Absent) };
+        let retired = !std::ptr::eq(self.row_schema, self.current)
+            && self.current.layout.slot(field).is_none();
         let expired = self.row.field_expires_at(field).is_some_and(|at| at <= self.now);
         if retired || expired {
             return Ok(FieldRead::Absent);
@@ -182,9 +183,9 @@ impl<'v> RowRef<'v> {
     }
 
     #[inline(always)]
-    fn stored_by(&self, handle: &FieldHandle) -> Result<FieldRead<(&'v [u8], FieldType)>> {
+    fn handle_bytes(&self, handle: &FieldHandle) -> Result<FieldRead<(&'v [u8], FieldType)>> {
         handle.check_store(self.current.definition.versions.home())?;
-        self.stored(handle.field())
+        self.field_bytes(handle.field())
     }
 
     /// Whether a field is absent, null or a value.
@@ -192,7 +193,7 @@ impl<'v> RowRef<'v> {
     /// # Errors
     /// `InvalidArgument` for a handle of another store.
     pub fn presence(&self, handle: &FieldHandle) -> Result<Presence> {
-        Ok(self.stored_by(handle)?.presence())
+        Ok(self.handle_bytes(handle)?.presence())
     }
 
     /// Reads a number, bool or timestamp: a load and a check.
@@ -202,13 +203,13 @@ impl<'v> RowRef<'v> {
     /// widened and its value does not fit, naming both types.
     #[inline]
     pub fn scalar<T: FieldScalar>(&self, handle: &FieldHandle) -> Result<FieldRead<T>> {
-        handle.check_asked(T::SCALAR)?;
-        self.stored_by(handle)?.try_map(|(bytes, stored)| {
-            let number = match stored {
+        handle.check_read_type(T::SCALAR)?;
+        self.handle_bytes(handle)?.try_map(|(bytes, stored_type)| {
+            let number = match stored_type {
                 FieldType::Scalar(scalar) => Number::decode(bytes, scalar)?,
                 _ => None,
             };
-            number.and_then(T::exactly).ok_or_else(|| handle.misfit(stored))
+            number.and_then(T::exactly).ok_or_else(|| handle.misfit(stored_type))
         })
     }
 
@@ -218,8 +219,8 @@ impl<'v> RowRef<'v> {
     /// `InvalidArgument` when the handle was resolved for another type.
     #[inline]
     pub fn str(&self, handle: &FieldHandle) -> Result<FieldRead<&'v str>> {
-        handle.check_asked(ScalarType::String)?;
-        self.stored_by(handle)?.try_map(|(bytes, _)| {
+        handle.check_read_type(ScalarType::String)?;
+        self.handle_bytes(handle)?.try_map(|(bytes, _)| {
             std::str::from_utf8(bytes).map_err(|_| Error::corrupt("the string is not UTF-8"))
         })
     }
@@ -230,8 +231,8 @@ impl<'v> RowRef<'v> {
     /// `InvalidArgument` when the handle was resolved for another type.
     #[inline]
     pub fn bytes(&self, handle: &FieldHandle) -> Result<FieldRead<&'v [u8]>> {
-        handle.check_asked(ScalarType::Bytes)?;
-        self.stored_by(handle)?.try_map(|(bytes, _)| Ok(bytes))
+        handle.check_read_type(ScalarType::Bytes)?;
+        self.handle_bytes(handle)?.try_map(|(bytes, _)| Ok(bytes))
     }
 
     /// Reads a value of any type, decoded.
@@ -239,9 +240,9 @@ impl<'v> RowRef<'v> {
     /// # Errors
     /// `InvalidArgument` when the field was widened and its value does not fit the type asked for.
     pub fn value(&self, handle: &FieldHandle) -> Result<FieldRead<Value>> {
-        self.stored_by(handle)?.try_map(|(bytes, stored)| {
-            let value = decode_value(bytes, stored)?;
-            if stored == handle.asked() {
+        self.handle_bytes(handle)?.try_map(|(bytes, stored_type)| {
+            let value = decode_value(bytes, stored_type)?;
+            if stored_type == handle.asked() {
                 return Ok(value);
             }
             let converted = Number::of(&value).and_then(|number| match handle.asked() {
@@ -251,14 +252,14 @@ impl<'v> RowRef<'v> {
                 FieldType::FLOAT64 => f64::exactly(number).map(Value::Float64),
                 _ => None,
             });
-            converted.ok_or_else(|| handle.misfit(stored))
+            converted.ok_or_else(|| handle.misfit(stored_type))
         })
     }
 
     /// Decodes the whole document: live fields only, their values widened to the current types of
     /// their fields.
     pub fn document(&self) -> Result<Document> {
-        let (written, current) = (&self.written.layout, &self.current.layout);
-        Document::seen(&self.row, written, current, self.now)
+        let (row_schema, current) = (&self.row_schema.layout, &self.current.layout);
+        Document::seen(&self.row, row_schema, current, self.now)
     }
 }

@@ -45,14 +45,14 @@ struct PartitionCursor {
     keys: KeyListing,
     next: usize,
     /// The first hash after the keys; `None` after the last keys.
-    go_on_from: Option<u64>,
+    next_hash: Option<u64>,
 }
 
 impl PartitionCursor {
     fn take_next(&mut self) -> Option<&[u8]> {
         let KeyListing { bytes, ends } = &self.keys;
         let end = *ends.get(self.next)?;
-        let start = self.next.checked_sub(1).map_or(0, |before| ends[before]);
+        let start = self.next.checked_sub(1).map_or(0, |previous| ends[previous]);
         self.next += 1;
         Some(&bytes[start..end])
     }
@@ -88,21 +88,21 @@ impl Scan {
         let view = View::open(index, at);
         let mut visited = 0;
         loop {
-            let listed = match current {
-                Some(listed) => listed,
+            let cursor = match current {
+                Some(cursor) => cursor,
                 None => {
                     let Some(partition) = remaining.pop() else { return Ok(visited) };
-                    let (keys, next, go_on_from) = (KeyListing::default(), 0, Some(0));
-                    current.insert(PartitionCursor { partition, keys, next, go_on_from })
+                    let (keys, next, next_hash) = (KeyListing::default(), 0, Some(0));
+                    current.insert(PartitionCursor { partition, keys, next, next_hash })
                 }
             };
-            let partition = listed.partition;
+            let partition = cursor.partition;
             while visited < documents_max {
-                let Some(identity) = listed.take_next() else { break };
+                let Some(identity) = cursor.take_next() else { break };
                 let key = view.inner.shape.name(identity)?;
-                let mut found = Lookup::Absent;
-                view.look_up(&key, &mut found)?;
-                match found {
+                let mut answer = Lookup::Absent;
+                view.look_up(&key, &mut answer)?;
+                match answer {
                     Lookup::Found(row) => {
                         visited += 1;
                         visit(ScannedDocument { partition, key, row })?;
@@ -111,22 +111,22 @@ impl Scan {
                     // The partition refused after the batch began: the scan returns to the key in
                     // the next batch.
                     Lookup::Refused(id, status) => {
-                        let refused = view.refused(id, status);
-                        listed.next -= 1;
-                        return Err(refused);
+                        let error = view.refusal_error(id, status);
+                        cursor.next -= 1;
+                        return Err(error);
                     }
                 }
             }
             if visited == documents_max {
                 return Ok(visited);
             }
-            let Some(from) = listed.go_on_from else {
+            let Some(from) = cursor.next_hash else {
                 *current = None;
                 continue;
             };
-            listed.keys.clear();
-            listed.next = 0;
-            listed.go_on_from = view.list(partition, from, &mut listed.keys)?;
+            cursor.keys.clear();
+            cursor.next = 0;
+            cursor.next_hash = view.list(partition, from, &mut cursor.keys)?;
         }
     }
 }

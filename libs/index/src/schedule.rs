@@ -78,16 +78,16 @@ mod hooks {
     }
 
     /// Puts an action off until the next slot was stored.
-    pub(crate) fn put_off(late: impl FnOnce() + Send + 'static) {
-        LATE.lock().push(Box::new(late));
+    pub(crate) fn put_off(action: impl FnOnce() + Send + 'static) {
+        LATE.lock().push(Box::new(action));
     }
 
     /// Runs the actions that were put off, after a slot was stored.
     pub(crate) fn stored_slot() {
-        let late = std::mem::take(&mut *LATE.lock());
-        for late in late {
+        let actions = std::mem::take(&mut *LATE.lock());
+        for action in actions {
             at(Step::Store);
-            late();
+            action();
         }
     }
 }

@@ -26,4 +26,4 @@ mod generations;
 
 pub(crate) use donor::DonorSpace;
 pub(crate) use donor_mapping::{DONOR_LINK_SUFFIX, DonorMapping, donor_bytes};
-pub(crate) use generations::has_most;
+pub(crate) use generations::shares_most_documents;

@@ -98,7 +98,8 @@ pub(crate) type Document = (Vec<u8>, Vec<u8>);
 #[derive(Debug)]
 struct PendingWrite {
     hash: u64,
-    held: Option<SlotLocation>,
+    /// The slot of the key; `None` for a new key.
+    existing: Option<SlotLocation>,
     /// The new word of the key's slot; `None` for a removed document.
     word: Option<u64>,
     /// Bytes of the record that the word names.
@@ -135,7 +136,7 @@ pub(crate) struct Table {
     /// The most groups that one document moved.
     moved_max: u32,
     /// Groups that were searched for expired documents, until the removals are published.
-    looked_through: Vec<usize>,
+    searched_groups: Vec<usize>,
     /// Bytes of all groups.
     group_bytes: u64,
     /// Whether new groups may be inline.
@@ -168,7 +169,7 @@ impl Table {
             pending: Vec::new(),
             moves: 0,
             moved_max: 0,
-            looked_through: Vec::new(),
+            searched_groups: Vec::new(),
             group_bytes: 0,
             may_be_inline: true,
             rebuild_queue: VecDeque::new(),
@@ -218,7 +219,7 @@ impl Table {
     }
 
     fn place_of(&self, hash: u64) -> usize {
-        self.writer_directory.of(hash)
+        self.writer_directory.group_of(hash)
     }
 
     /// Returns the row of a key; a copy if it is spilled.
@@ -229,12 +230,12 @@ impl Table {
             let address = slot::address(word);
             if is_spilled(address) {
                 let scratch = Scratch::default();
-                let found = spilled_record::spilled(&self.memory, address, &scratch)?;
-                return Ok((found.key == key).then(|| Cow::from(found.row.to_vec())));
+                let record = spilled_record::read_spilled_record(&self.memory, address, &scratch)?;
+                return Ok((record.key == key).then(|| Cow::from(record.row.to_vec())));
             }
             // SAFETY: the writer's own table: its memory is not retired while it is borrowed.
-            let found = unsafe { record::in_memory(&self.memory, address) }?;
-            Ok((found.key == key).then(|| Cow::from(found.row)))
+            let record = unsafe { record::in_memory(&self.memory, address) }?;
+            Ok((record.key == key).then(|| Cow::from(record.row)))
         })
     }
 
@@ -269,8 +270,8 @@ impl Table {
         &self,
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        self.groups.iter().try_for_each(|kept| {
-            self.visit_records(kept, |_, record| visit(record.key, record.row))
+        self.groups.iter().try_for_each(|state| {
+            self.visit_records(state, |_, record| visit(record.key, record.row))
         })
     }
 
@@ -284,8 +285,8 @@ impl Table {
         mut visit: impl FnMut(&[Document]) -> Result<bool>,
     ) -> Result<()> {
         let mut documents = Vec::new();
-        for kept in self.groups.iter() {
-            self.visit_records(kept, |_, record| {
+        for state in self.groups.iter() {
+            self.visit_records(state, |_, record| {
                 documents.push((record.key.to_vec(), record.row.to_vec()));
                 Ok(())
             })?;
@@ -299,18 +300,18 @@ impl Table {
         Ok(())
     }
 
-    fn group_of(&self, kept: &GroupState) -> Result<Group<'_>> {
-        self.memory.verify(kept.chunk.address(), kept.chunk.bytes())?;
+    fn group_of(&self, state: &GroupState) -> Result<Group<'_>> {
+        self.memory.verify(state.chunk.address(), state.chunk.bytes())?;
         // SAFETY: as in `group`.
-        Ok(unsafe { Group::at(&self.memory, GroupRef::of(&kept.chunk)) })
+        Ok(unsafe { Group::at(&self.memory, GroupRef::of(&state.chunk)) })
     }
 
     /// Counts the slots of a group, unless they are counted already.
     fn count(&mut self, place: usize) -> Result<()> {
         if !self.groups[place].is_counted {
             let (filled, live) = self.group_of(&self.groups[place])?.counts();
-            let kept = &mut self.groups[place];
-            (kept.filled, kept.live, kept.is_counted) = (filled, live, true);
+            let state = &mut self.groups[place];
+            (state.filled, state.live, state.is_counted) = (filled, live, true);
         }
         Ok(())
     }
@@ -362,8 +363,8 @@ impl Table {
         if depth > DEPTH_MAX {
             let message = "an index partition is too large for its directory; repartition the \
                 store to more partitions";
-            let most = u64::from(group_layout::filled_max(false));
-            return Err(Error::limit_exceeded(message, most << DEPTH_MAX, most << depth));
+            let keys_max = u64::from(group_layout::filled_max(false));
+            return Err(Error::limit_exceeded(message, keys_max << DEPTH_MAX, keys_max << depth));
         }
         let directory = self.memory.allocate(ENTRY_BYTES << depth)?;
         // SAFETY: the chunk was just allocated, so nobody else has its address.
@@ -391,10 +392,10 @@ impl Table {
     /// Visits the records of a group, each with its slot's word; prefetches many at once.
     fn visit_records(
         &self,
-        kept: &GroupState,
+        state: &GroupState,
         mut visit: impl FnMut(u64, Record<'_>) -> Result<()>,
     ) -> Result<()> {
-        let group = self.group_of(kept)?;
+        let group = self.group_of(state)?;
         let words: Vec<u64> = group.words().collect();
         let mut scratch = Scratch::default();
         for words in words.chunks(PREFETCHED) {
@@ -409,7 +410,7 @@ impl Table {
 
     /// Retires the table's memory; readers may still be in it.
     pub(crate) fn retire(self, reclaim: &Reclaim) {
-        let groups = self.groups.into_iter().map(|kept| kept.chunk);
+        let groups = self.groups.into_iter().map(|state| state.chunk);
         self.segments.chunks().for_each(|chunk| self.memory.forget_note(chunk.address()));
         let chunks = groups.chain(self.directory).chain(self.segments.into_chunks());
         reclaim.retire(&self.memory, chunks.collect());

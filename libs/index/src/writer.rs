@@ -17,7 +17,7 @@ use crate::generation::{Generation, SpaceAttempts};
 use crate::image::{self, Image, ImageMetadata, ImageSink};
 use crate::inner::{Inner, Partition};
 use crate::memory::MaintenanceTask;
-use crate::sharing::{DonorSpace, has_most};
+use crate::sharing::{DonorSpace, shares_most_documents};
 use crate::writer_state::{Source, WriterState};
 
 /// Whether the error only prevents record sharing, so that the image can still be copied.
@@ -35,9 +35,9 @@ pub struct PartitionWriter {
 
 impl PartitionWriter {
     pub(crate) fn take(index: Arc<Inner>, id: PartitionId) -> Result<Self> {
-        let partition = index.followed(id)?;
-        let taken = partition.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let state = taken.ok_or_else(|| {
+        let partition = index.followed_partition(id)?;
+        let writer_state = partition.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let state = writer_state.ok_or_else(|| {
             let message =
                 "the partition has a writer already; drop that writer before taking another";
             Error::invalid_argument(message).with_partition(id)
@@ -73,12 +73,13 @@ impl PartitionWriter {
 
     fn split(&mut self) -> (&Inner, &Partition, &mut WriterState) {
         let index = &*self.index;
-        let partition = index.followed(self.id).expect("checked when the writer was taken");
+        let partition =
+            index.followed_partition(self.id).expect("checked when the writer was taken");
         (index, partition, self.state.as_mut().expect("the state leaves only in drop"))
     }
 
     fn partition_ref(&self) -> &Partition {
-        self.index.followed(self.id).expect("checked when the writer was taken")
+        self.index.followed_partition(self.id).expect("checked when the writer was taken")
     }
 
     /// Returns memory maintenance for another thread to run concurrently with the writes, or
@@ -115,10 +116,10 @@ impl PartitionWriter {
         };
         let memory = generation.space.memory.clone();
         let at = |error: Error| error.with_partition(partition.at.partition);
-        let mut tried = SpaceAttempts::NOTHING;
+        let mut attempts = SpaceAttempts::NOTHING;
         while let Err(error) = generation.apply(&index.resources, effects, state, published) {
             let is_for_room = error.code() == ErrorCode::LimitExceeded;
-            if !is_for_room || !generation.make_room(&index.resources, &mut tried).map_err(at)? {
+            if !is_for_room || !generation.make_room(&index.resources, &mut attempts).map_err(at)? {
                 return Err(at(error));
             }
         }
@@ -137,18 +138,18 @@ impl PartitionWriter {
             let message = format!("an effect on {} reached the writer of {at}", state.partition);
             return Err(Error::internal(message));
         }
-        let (was, becomes) = (self.progress(), Progress::from(state));
-        let falls = becomes.offset_applied < was.offset_applied
-            || becomes.partition_time < was.partition_time
-            || becomes.schema_version < was.schema_version;
-        if falls {
-            let message = format!("the state would go back from {was:?} to {becomes:?}");
+        let (current, next) = (self.progress(), Progress::from(state));
+        let is_decreasing = next.offset_applied < current.offset_applied
+            || next.partition_time < current.partition_time
+            || next.schema_version < current.schema_version;
+        if is_decreasing {
+            let message = format!("the state would go back from {current:?} to {next:?}");
             return Err(Error::internal(message));
         }
         let schemas = &self.index.schemas;
-        let known = becomes.schema_version.0 == 0 || schemas.get(becomes.schema_version).is_some();
-        if !known {
-            let version = becomes.schema_version;
+        let is_known = next.schema_version.0 == 0 || schemas.get(next.schema_version).is_some();
+        if !is_known {
+            let version = next.schema_version;
             return Err(Error::internal(format!(
                 "schema version {version} is missing; add the version before its entry"
             )));
@@ -181,14 +182,14 @@ impl PartitionWriter {
         writer.abandon();
         let (hash, number) = (writer.current.space.hash, writer.current.space.generation);
         let reserved = writer.current.space.memory.reserved();
-        let fresh = match &writer.source {
+        let generation = match &writer.source {
             Source::Private(addresses) => Generation::private(*addresses, hash)?,
             Source::Shared(spaces) => {
-                Generation::within(spaces.create(number, hash, reserved, None)?)
+                Generation::new_in(spaces.create(number, hash, reserved, None)?)
             }
         };
-        fresh.space.memory.charge_to(&index.resources.account);
-        writer.rebuilt = Some(fresh);
+        generation.space.memory.charge_to(&index.resources.account);
+        writer.rebuilt = Some(generation);
         Ok(())
     }
 
@@ -210,7 +211,7 @@ impl PartitionWriter {
         image: &Image,
         state: &PartitionState,
     ) -> Result<()> {
-        self.start_of(image, state, None)
+        self.start_generation(image, state, None)
     }
 
     /// As [`PartitionWriter::start_rebuild_from_image`], for a partition of which another version
@@ -225,28 +226,28 @@ impl PartitionWriter {
         &mut self,
         image: &Image,
         state: &PartitionState,
-        beside: StoreId,
+        donor_store: StoreId,
     ) -> Result<()> {
-        let donor = self.donor(image, beside);
+        let donor = self.donor(image, donor_store);
         if let Some(donor) = &donor {
-            match self.start_of(image, state, Some(donor)) {
+            match self.start_generation(image, state, Some(donor)) {
                 // The donor may be gone, or its directory may not support hard links.
                 Err(error) if is_of_donor(&error) => {}
                 started => return started,
             }
         }
-        self.start_of(image, state, None)
+        self.start_generation(image, state, None)
     }
 
     /// Opens the shared copy of another version of this partition, if it has most documents of an
     /// image.
-    fn donor(&self, image: &Image, beside: StoreId) -> Option<DonorSpace> {
+    fn donor(&self, image: &Image, donor_store: StoreId) -> Option<DonorSpace> {
         let directory = self.index.shared_copies.as_ref()?;
-        let donor = DonorSpace::open(directory, beside, self.id).ok()?;
-        has_most(&donor.space, image).ok()?.then_some(donor)
+        let donor = DonorSpace::open(directory, donor_store, self.id).ok()?;
+        shares_most_documents(&donor.space, image).ok()?.then_some(donor)
     }
 
-    fn start_of(
+    fn start_generation(
         &mut self,
         image: &Image,
         state: &PartitionState,
@@ -266,7 +267,7 @@ impl PartitionWriter {
             Source::Shared(spaces) => {
                 let space = spaces.create(number, hash, reserved, donor)?;
                 let number = space.generation;
-                let made = match donor {
+                let result = match donor {
                     Some(donor) => Generation::from_image_sharing(
                         image,
                         &donor.space,
@@ -276,7 +277,7 @@ impl PartitionWriter {
                     ),
                     None => Generation::copied_from_image(image, space, state, &index.resources),
                 };
-                made.inspect_err(|_| spaces.remove(number))
+                result.inspect_err(|_| spaces.remove(number))
             }
         };
         let generation = generation.map_err(|error| error.with_partition(at.partition))?;
@@ -307,10 +308,10 @@ impl PartitionWriter {
         let (hash, number) = (current.space.hash, current.space.generation);
         let space = spaces.create(number, hash, current.space.memory.reserved(), None)?;
         let number = space.generation;
-        let copied = current
-            .copied(space, state, &index.resources)
+        let copy = current
+            .copy_to(space, state, &index.resources)
             .inspect_err(|_| spaces.remove(number))?;
-        writer.rebuilt = Some(copied);
+        writer.rebuilt = Some(copy);
         self.publish_rebuild();
         Ok(())
     }
@@ -361,9 +362,9 @@ impl PartitionWriter {
     /// The note is published with the next entry, or by [`PartitionWriter::publish_cursor`].
     pub fn note_cursor(&mut self, cursor: LogCursor) {
         let (_, _, writer) = self.split();
-        let noted = &mut writer.target_mut().cursor;
-        let (log_id, drop_all_count) = (noted.log_id, noted.drop_all_count);
-        *noted = LogCursor { log_id, drop_all_count, ..cursor };
+        let target_cursor = &mut writer.target_mut().cursor;
+        let (log_id, drop_all_count) = (target_cursor.log_id, target_cursor.drop_all_count);
+        *target_cursor = LogCursor { log_id, drop_all_count, ..cursor };
     }
 
     /// Publishes the noted state of the log, unless a generation is under construction.
@@ -382,19 +383,19 @@ impl PartitionWriter {
     /// `Corrupt`.
     pub fn check_integrity(&self) -> Result<()> {
         let target = &self.state().target().space;
-        let sound = target.memory.check_integrity().and_then(|()| {
+        let result = target.memory.check_integrity().and_then(|()| {
             // For a shared copy the readers of this process have a mapping of their own.
             if !target.memory.is_shared() {
                 return Ok(());
             }
             let _pin = self.index.resources.reclaim.enter();
             // SAFETY: the guard is held for as long as the space is in use.
-            let read =
+            let loaded =
                 unsafe { self.partition_ref().header.load_space(&self.index.resources.reclaim) };
-            let same = read.ok().filter(|space| space.generation == target.generation);
-            same.map_or(Ok(()), |space| space.memory.check_integrity())
+            let mapped_space = loaded.ok().filter(|space| space.generation == target.generation);
+            mapped_space.map_or(Ok(()), |space| space.memory.check_integrity())
         });
-        sound.map_err(|error| error.with_partition(self.id))
+        result.map_err(|error| error.with_partition(self.id))
     }
 
     /// Number of blocks of the underlying image that were damaged and repaired so far, by any user:

@@ -15,8 +15,9 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use forebay_core::{Error, ErrorCode, Result};
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -146,7 +147,7 @@ impl SqlEngine {
         let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
         let planned =
             async move { inner.plan(&sql, deadline).await.map(|(_, plan)| schema_of(&plan)) };
-        self.plan_until(deadline, planned).await
+        self.plan_until(deadline, planned.boxed()).await
     }
 
     /// Runs a statement.
@@ -178,7 +179,7 @@ impl SqlEngine {
             };
             Ok((schema, rows.map_err(|error| from_engine(&error))?))
         };
-        let (schema, mut rows) = self.plan_until(deadline, begin).await?;
+        let (schema, mut rows) = self.plan_until(deadline, begin.boxed()).await?;
         let (send, received) = mpsc::channel(1);
         let mut tasks = JoinSet::new();
         let pump = async move {
@@ -207,7 +208,7 @@ impl SqlEngine {
     async fn plan_until<T: Send + 'static>(
         &self,
         deadline: Instant,
-        planning: impl Future<Output = Result<T>> + Send + 'static,
+        planning: BoxFuture<'static, Result<T>>,
     ) -> Result<T> {
         let planned = async {
             let turn = Arc::clone(&self.0.planning).acquire_owned().await.map_err(|_| ended())?;

@@ -44,7 +44,7 @@ fn of_disk(error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::StorageFull {
         return too_much(&message);
     }
-    Error::unavailable(format!("the statement could not spill rows: {message}; look at the disk"))
+    Error::of_disk("the statement could not spill rows", error)
 }
 
 fn outside(error: &(dyn std::error::Error + 'static), root: &DataFusionError) -> Error {

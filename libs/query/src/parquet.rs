@@ -14,9 +14,7 @@ use forebay_core::{Error, Result};
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
-use parquet::arrow::async_reader::{
-    AsyncFileReader, MetadataFetch, ParquetRecordBatchStreamBuilder,
-};
+use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
 use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY, ProjectionMask};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -226,13 +224,6 @@ fn from_parquet(error: ParquetError, name: &str) -> Error {
     }
 }
 
-impl MetadataFetch for &StoredFile {
-    fn fetch(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
-        let read = self.storage.range(&self.name, range);
-        Box::pin(async { read.await.map_err(|error| ParquetError::External(Box::new(error))) })
-    }
-}
-
 impl AsyncFileReader for StoredFile {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
         let read = self.storage.range(&self.name, range);
@@ -243,9 +234,9 @@ impl AsyncFileReader for StoredFile {
         &'a mut self,
         _: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, parquet::errors::Result<Arc<ParquetMetaData>>> {
-        Box::pin(async {
+        Box::pin(async move {
             let bytes = self.bytes;
-            let read = ParquetMetaDataReader::new().load_and_finish(&*self, bytes).await;
+            let read = ParquetMetaDataReader::new().load_and_finish(self, bytes).await;
             read.map(Arc::new)
         })
     }

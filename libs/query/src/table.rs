@@ -14,8 +14,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use forebay_core::Result;
-use futures::StreamExt;
+use futures::future::{BoxFuture, ready};
 use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
 
 use crate::bounds::Bounds;
 use crate::error::external;
@@ -97,17 +98,9 @@ impl SchemaProvider for Namespace {
 #[derive(Debug)]
 struct Readable(Arc<dyn Table>);
 
-#[async_trait]
-impl TableProvider for Readable {
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
+impl Readable {
+    /// Returns the execution of a scan: chains of the table's parts.
+    fn plan_scan(
         &self,
         session: &dyn Session,
         projection: Option<&Vec<usize>>,
@@ -130,6 +123,35 @@ impl TableProvider for Readable {
         });
         let chains = chains.collect();
         Ok(Arc::new(StreamingTableExec::try_new(schema, chains, None, [], false, limit)?))
+    }
+}
+
+impl TableProvider for Readable {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    // Written as `async_trait` expands it, but without a coroutine: for one that holds expressions,
+    // the compiler proves `Send` for all types of a plan again and again.
+    fn scan<'table, 'session, 'columns, 'filters, 'plan>(
+        &'table self,
+        session: &'session dyn Session,
+        projection: Option<&'columns Vec<usize>>,
+        filters: &'filters [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'plan, EngineResult<Arc<dyn ExecutionPlan>>>
+    where
+        'table: 'plan,
+        'session: 'plan,
+        'columns: 'plan,
+        'filters: 'plan,
+        Self: 'plan,
+    {
+        ready(self.plan_scan(session, projection, filters, limit)).boxed()
     }
 
     fn supports_filters_pushdown(

@@ -126,7 +126,7 @@ impl MemoryReader {
         let version = definition.version;
         let options = ReaderOptions::new(&definition.name);
         let layout = Layout::of(&definition);
-        let versions = vec![Arc::new(SchemaAt { definition, layout })];
+        let versions = vec![Arc::new(SchemaAt { definition: Arc::new(definition), layout })];
         let limit = MemoryLimit::new(options.memory_limit);
         let (context, index) = open_index(options, parts, versions, None, limit)?;
         replicas.fill(&context, &index, version)?;
@@ -195,7 +195,7 @@ impl MemoryReader {
         let definition = definition.map_err(|error| error.with_store(&context.name))?;
         let version = definition.version;
         let layout = Layout::of(&definition);
-        let schema = Arc::new(SchemaAt { definition, layout });
+        let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
         context.storage.schemas().add(Arc::clone(&schema))?;
         self.replicas.append_to_all(&mut held, context, version, &EntryBody::Definition)?;
         drop(held);

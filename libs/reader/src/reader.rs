@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{LogId, PartitionId, Position, SchemaVersion};
+use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_index::{CacheLineProbe, Index, MemoryUse, ReadCounts};
 use forebay_log::disk::Disk;
 use forebay_replica::{Counts, OnSchemaChange, ReadOptions, ReaderStatus, ReplicaContext};
 use forebay_wire::token::Token;
+use futures::future::BoxFuture;
 
 use crate::checkpoint_directory::CheckpointDirectory;
 use crate::followed_version::FollowedVersion;
@@ -90,7 +91,7 @@ impl Reader {
     /// - `Conflict` if another reader uses the directory of the checkpoints.
     pub async fn open(options: ReaderOptions, parts: ReaderParts) -> Result<Self> {
         let disk = parts.disk.clone();
-        Self::open_with(options, disk, async { Ok(parts) }).await
+        Self::open_with(options, disk, Box::pin(async { Ok(parts) })).await
     }
 
     /// Opens a reader as [`Reader::open`] does, from parts that are not complete yet, for example
@@ -100,26 +101,28 @@ impl Reader {
     ///
     /// # Errors
     /// Returns the errors of `parts`, and those of [`Reader::open`].
-    pub async fn open_with(
+    pub fn open_with(
         options: ReaderOptions,
         disk: Option<Arc<dyn Disk>>,
-        parts: impl Future<Output = Result<ReaderParts>> + Send + 'static,
-    ) -> Result<Self> {
-        let name = options.store.clone();
-        let at_store = |error: Error| error.with_store(&name);
-        let StoreFacts { parts, versions, ahead } = find_store(&options, disk, parts).await?;
-        let directory = match &ahead {
-            Some(ahead) => Some(Arc::clone(&ahead.directory)),
-            None => {
-                let disk = parts.disk.as_ref();
-                CheckpointDirectory::open(&options, disk).map_err(at_store)?
-            }
-        };
-        let opener = VersionOpener { options, parts, directory };
-        let followed = opener.open(versions, ahead, None, None).await.map_err(at_store)?;
-        let reader = Self::over(followed);
-        tokio::spawn(change_versions(Arc::downgrade(&reader.handle.versions), opener));
-        Ok(reader)
+        parts: BoxFuture<'static, Result<ReaderParts>>,
+    ) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            let name = options.store.clone();
+            let at_store = |error: Error| error.with_store(&name);
+            let StoreFacts { parts, versions, ahead } = find_store(&options, disk, parts).await?;
+            let directory = match &ahead {
+                Some(ahead) => Some(Arc::clone(&ahead.directory)),
+                None => {
+                    let disk = parts.disk.as_ref();
+                    CheckpointDirectory::open(&options, disk).map_err(at_store)?
+                }
+            };
+            let opener = VersionOpener { options, parts, directory };
+            let followed = opener.open(versions, ahead, None, None).await.map_err(at_store)?;
+            let reader = Self::over(followed);
+            tokio::spawn(change_versions(Arc::downgrade(&reader.handle.versions), opener));
+            Ok(reader)
+        })
     }
 
     /// Returns the reader of a store version that is set up already.
@@ -152,8 +155,8 @@ impl Reader {
 
     /// Returns the definition at the newest schema version that any partition has seen; before the
     /// first entry, the newest that the catalog returned at open.
-    pub fn schema(&self) -> Arc<SchemaAt> {
-        self.context().schema()
+    pub fn definition(&self) -> Arc<Definition> {
+        Arc::clone(&self.context().schema().definition)
     }
 
     /// Returns the newest schema version that any partition has seen; 0 before the first entry.

@@ -17,6 +17,7 @@ use forebay_index::{
     ScannedDocument, View,
 };
 use forebay_replica::{ReadOptions, ReadWait, ReplicaContext};
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::followed_version::FollowedVersion;
@@ -50,33 +51,40 @@ impl Reader {
     ///
     /// # Errors
     /// Returns the errors of [`Reader::read`].
-    pub async fn wait(&self, read: &ReadOptions, partitions: &[PartitionId]) -> Result<()> {
-        let began = Instant::now();
-        loop {
-            let version = self.version();
-            let context = &version.context;
-            let timeout = read.timeout().saturating_sub(began.elapsed());
-            let read = read.clone().with_timeout(timeout);
-            let all: Vec<_> = context.followed().map(|followed| followed.at.partition).collect();
-            // After a repartition the caller's partitions may be those of the previous
-            // partitioning.
-            let partitions = if self.is_just_repartitioned() { &all } else { partitions };
-            let waited = context.wait_for_read(&read, partitions).await;
-            let is_left = version.is_left(&read, partitions, &waited).await;
-            let timeout = read.timeout().saturating_sub(began.elapsed());
-            if is_left {
-                self.wait_moved(context, timeout).await?;
+    pub fn wait<'a>(
+        &'a self,
+        read: &'a ReadOptions,
+        partitions: &'a [PartitionId],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            loop {
+                let version = self.version();
+                let context = &version.context;
+                let timeout = read.timeout().saturating_sub(began.elapsed());
+                let read = read.clone().with_timeout(timeout);
+                let all: Vec<_> =
+                    context.followed().map(|followed| followed.at.partition).collect();
+                // After a repartition the caller's partitions may be those of the previous
+                // partitioning.
+                let partitions = if self.is_just_repartitioned() { &all } else { partitions };
+                let waited = context.wait_for_read(&read, partitions).await;
+                let is_left = version.is_left(&read, partitions, &waited).await;
+                let timeout = read.timeout().saturating_sub(began.elapsed());
+                if is_left {
+                    self.wait_moved(context, timeout).await?;
+                }
+                if self.current().context.logs != context.logs {
+                    continue;
+                }
+                waited?;
+                return match read.wait() {
+                    // The barrier is after the entry that announces a live version.
+                    ReadWait::Latest => self.wait_version(partitions, timeout).await,
+                    ReadWait::Nothing | ReadWait::Token(_) => Ok(()),
+                };
             }
-            if self.current().context.logs != context.logs {
-                continue;
-            }
-            waited?;
-            return match read.wait() {
-                // The barrier is after the entry that announces a live version.
-                ReadWait::Latest => self.wait_version(partitions, timeout).await,
-                ReadWait::Nothing | ReadWait::Token(_) => Ok(()),
-            };
-        }
+        })
     }
 
     /// Waits until the reader answers from logs other than these, because a repartition redirected
@@ -243,7 +251,10 @@ mod tests {
 
     #[test]
     fn removed_version_answers_its_last_call() {
-        let users = StoreSpec::documents("users", KeyType::String, 2).define(StoreId(1)).unwrap();
+        let users = StoreSpec::documents("users", KeyType::String)
+            .partitions(2)
+            .define(StoreId(1))
+            .unwrap();
         let memory =
             MemoryReader::open(users, Timestamp::default(), Arc::new(SeededEntropy::new(1)));
         let memory = memory.unwrap();

@@ -21,6 +21,7 @@ use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
 use forebay_replica::{ReplicaContext, closed};
 use forebay_tasks::block_in_place;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::followed_version::FollowedVersion;
@@ -85,13 +86,15 @@ impl Versions {
     ///
     /// # Errors
     /// Returns `DeadlineExceeded` if the tasks have not ended within `timeout`.
-    pub(crate) async fn close(&self, timeout: Duration) -> Result<()> {
-        self.begin_close();
-        let ends = self
-            .all()
-            .into_iter()
-            .map(|followed| async move { followed.context.shut_down(timeout).await });
-        futures::future::try_join_all(ends).await.map(drop)
+    pub(crate) fn close(&self, timeout: Duration) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.begin_close();
+            let ends = self
+                .all()
+                .into_iter()
+                .map(|followed| async move { followed.context.shut_down(timeout).await });
+            futures::future::try_join_all(ends).await.map(drop)
+        })
     }
 
     fn get(&self, storage_id: StoreId) -> Option<Arc<FollowedVersion>> {
@@ -168,43 +171,48 @@ impl Versions {
 }
 
 /// Follows the versions that the definition names, and switches to the live one.
-pub(crate) async fn change_versions(versions: Weak<Versions>, opener: VersionOpener) {
-    let Some(home) = versions.upgrade().map(|versions| versions.current().context.home) else {
-        return;
-    };
-    let mut last_error: Option<Error> = None;
-    forget_dropped(&opener, home);
-    loop {
-        let changed = opener.parts.catalog.changes();
-        let Some(versions) = versions.upgrade() else { return };
-        let is_done = match follow(&versions, &opener, home).await {
-            Ok(is_done) => {
-                last_error = None;
-                is_done
-            }
-            Err(error) => {
-                let store = &opener.options.store;
-                if last_error.as_ref() != Some(&error) {
-                    tracing::warn!(%store, %error, "store version not followed yet");
+pub(crate) fn change_versions(
+    versions: Weak<Versions>,
+    opener: VersionOpener,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let Some(home) = versions.upgrade().map(|versions| versions.current().context.home) else {
+            return;
+        };
+        let mut last_error: Option<Error> = None;
+        forget_dropped(&opener, home);
+        loop {
+            let changed = opener.parts.catalog.changes();
+            let Some(versions) = versions.upgrade() else { return };
+            let is_done = match follow(&versions, &opener, home).await {
+                Ok(is_done) => {
+                    last_error = None;
+                    is_done
                 }
-                last_error = Some(error);
-                false
+                Err(error) => {
+                    let store = &opener.options.store;
+                    if last_error.as_ref() != Some(&error) {
+                        tracing::warn!(%store, %error, "store version not followed yet");
+                    }
+                    last_error = Some(error);
+                    false
+                }
+            };
+            let close_signal = Arc::clone(&versions.current().context.close_signal);
+            drop(versions);
+            let wait_ms = if last_error.is_some() {
+                READER_COPY_POLL_INTERVAL_MS
+            } else {
+                READER_COPY_POLL_INTERVAL_ACTIVE_MS
+            };
+            tokio::select! {
+                biased;
+                () = close_signal.closed() => return,
+                is_followed = changed => if !is_followed { return },
+                () = tokio::time::sleep(Duration::from_millis(wait_ms)), if !is_done => {}
             }
-        };
-        let close_signal = Arc::clone(&versions.current().context.close_signal);
-        drop(versions);
-        let wait_ms = if last_error.is_some() {
-            READER_COPY_POLL_INTERVAL_MS
-        } else {
-            READER_COPY_POLL_INTERVAL_ACTIVE_MS
-        };
-        tokio::select! {
-            biased;
-            () = close_signal.closed() => return,
-            is_followed = changed => if !is_followed { return },
-            () = tokio::time::sleep(Duration::from_millis(wait_ms)), if !is_done => {}
         }
-    }
+    })
 }
 
 /// A dropped version whose files are not removed yet.

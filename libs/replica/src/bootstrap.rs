@@ -382,11 +382,7 @@ fn is_chunk(file: &dyn DiskFile, id: &ChunkId, at: u64) -> Result<bool> {
 }
 
 fn refused(error: &io::Error) -> Error {
-    let message = format!("the snapshot's image could not be stored: {error}; look at the disk");
-    match error.kind() {
-        io::ErrorKind::StorageFull => Error::new(forebay_core::ErrorCode::LimitExceeded, message),
-        _ => Error::unavailable(message),
-    }
+    Error::of_disk("the snapshot's image could not be stored", error)
 }
 
 #[cfg(test)]

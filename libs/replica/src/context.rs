@@ -17,6 +17,7 @@ use forebay_core::{Error, Result};
 use forebay_entries::follow_version;
 use forebay_log::AppendReceipt;
 use forebay_wire::entry::encode_entry;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
@@ -27,8 +28,8 @@ use crate::partition::Partition;
 use crate::readiness::{Readiness, ReadinessState};
 use crate::storage::Storage;
 
-/// A callback that receives each schema version that the replica reaches, in order.
-pub type OnSchemaChange = Arc<dyn Fn(&Arc<SchemaAt>) + Send + Sync>;
+/// A callback that receives each definition that the replica reaches, in order.
+pub type OnSchemaChange = Arc<dyn Fn(&Arc<Definition>) + Send + Sync>;
 
 /// The state that all parts of the replica of one store version share.
 pub struct ReplicaContext {
@@ -163,13 +164,15 @@ impl ReplicaContext {
     ///
     /// # Errors
     /// Returns `DeadlineExceeded` if the tails have not ended within `timeout`.
-    pub async fn shut_down(&self, timeout: Duration) -> Result<()> {
-        self.close_signal.close();
-        let ended = tokio::time::timeout(timeout, self.close_signal.ended()).await;
-        ended.map_err(|_| {
-            let message = "the reader is closed, but its last checkpoints are not written yet; \
+    pub fn shut_down(&self, timeout: Duration) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.close_signal.close();
+            let ended = tokio::time::timeout(timeout, self.close_signal.ended()).await;
+            ended.map_err(|_| {
+                let message = "the reader is closed, but its last checkpoints are not written yet; \
                 wait longer before you use the directory again";
-            Error::deadline_exceeded(message).with_store(&self.name)
+                Error::deadline_exceeded(message).with_store(&self.name)
+            })
         })
     }
 
@@ -210,16 +213,28 @@ impl ReplicaContext {
     /// # Errors
     /// Returns `Unavailable` if the version is still unknown after `wait_max`; `UpgradeNeeded` if
     /// the control log holds an entry that this build does not know.
-    pub async fn await_definition(&self, version: SchemaVersion, wait_max: Duration) -> Result<()> {
-        self.parts.catalog.definition(self.store, version, wait_max).await?;
-        self.learn_definitions(version).map(|_| ())
+    pub fn await_definition(
+        &self,
+        version: SchemaVersion,
+        wait_max: Duration,
+    ) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.parts.catalog.definition(self.store, version, wait_max).await?;
+            self.learn_definitions(version).map(|_| ())
+        })
     }
 
     /// Appends a barrier entry, with a bound on the duration.
-    pub async fn append_barrier(&self, at: PartitionRef, barrier: &Entry) -> Result<AppendReceipt> {
-        let at = self.logs.at(at.partition);
-        in_time(Duration::ZERO, self.parts.barriers.append_barrier(at, encode_entry(barrier)?))
-            .await
+    pub fn append_barrier<'a>(
+        &'a self,
+        at: PartitionRef,
+        barrier: &'a Entry,
+    ) -> BoxFuture<'a, Result<AppendReceipt>> {
+        Box::pin(async move {
+            let at = self.logs.at(at.partition);
+            in_time(Duration::ZERO, self.parts.barriers.append_barrier(at, encode_entry(barrier)?))
+                .await
+        })
     }
 
     /// Notifies all waits that a tail advanced to this schema version.
@@ -235,7 +250,7 @@ impl ReplicaContext {
         if let Some(schema) = self.storage.schemas().get(version) {
             let schema = &self.of_home(schema);
             for callback in callbacks {
-                call_back("on_schema_change", || callback(schema));
+                call_back("on_schema_change", || callback(&schema.definition));
             }
         }
     }

@@ -152,9 +152,9 @@ mod tests {
     const AT: PartitionRef = PartitionRef { store: StoreId(4), partition: PartitionId(0) };
 
     fn storage() -> MemoryStorage {
-        let spec = StoreSpec::documents("users", KeyType::String, 1);
+        let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
         let definition = spec.define(AT.store).unwrap();
-        let schema = SchemaAt { layout: Layout::of(&definition), definition };
+        let schema = SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) };
         MemoryStorage::new([Arc::new(schema)]).unwrap()
     }
 

@@ -11,7 +11,7 @@ use forebay_core::limits::READER_BARRIER_TRIES_MAX;
 use forebay_core::replica_state::Phase;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::token::Token;
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, try_join_all};
 
 use crate::age::check_bound;
 use crate::barrier::{BarrierAt, barrier_entry};
@@ -75,27 +75,29 @@ impl ReplicaContext {
     }
 
     /// Waits for what a read of these partitions requests.
-    pub async fn wait_for_read(
-        &self,
-        read: &ReadOptions,
-        partitions: &[PartitionId],
-    ) -> Result<()> {
-        self.close_signal.check()?;
-        for partition in partitions {
-            self.partition(*partition)?;
-        }
-        match read.wait() {
-            ReadWait::Nothing => Ok(()),
-            ReadWait::Token(token) => self.await_token(token, partitions, read.timeout()).await,
-            ReadWait::Latest => {
-                let waits = partitions.iter().map(async |partition| {
-                    let partition = self.partition(*partition)?;
-                    let wait = self.wait_latest(partition);
-                    self.bounded(read.timeout(), || self.overdue(partition), wait).await
-                });
-                try_join_all(waits).await.map(|_| ())
+    pub fn wait_for_read<'a>(
+        &'a self,
+        read: &'a ReadOptions,
+        partitions: &'a [PartitionId],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.close_signal.check()?;
+            for partition in partitions {
+                self.partition(*partition)?;
             }
-        }
+            match read.wait() {
+                ReadWait::Nothing => Ok(()),
+                ReadWait::Token(token) => self.await_token(token, partitions, read.timeout()).await,
+                ReadWait::Latest => {
+                    let waits = partitions.iter().map(async |partition| {
+                        let partition = self.partition(*partition)?;
+                        let wait = self.wait_latest(partition);
+                        self.bounded(read.timeout(), || self.overdue(partition), wait).await
+                    });
+                    try_join_all(waits).await.map(|_| ())
+                }
+            }
+        })
     }
 
     /// Refuses a partition that does not answer, or is older than `max_staleness`.
@@ -151,15 +153,17 @@ impl ReplicaContext {
     ///
     /// # Errors
     /// Returns the errors of a wait for a token.
-    pub async fn wait_applied(
+    pub fn wait_applied(
         &self,
         partition: PartitionId,
         position: Position,
         timeout: Duration,
-    ) -> Result<()> {
-        let partition = self.partition(partition)?;
-        let wait = self.wait_position(partition, position);
-        self.bounded(timeout, || self.overdue(partition), wait).await
+    ) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let partition = self.partition(partition)?;
+            let wait = self.wait_position(partition, position);
+            self.bounded(timeout, || self.overdue(partition), wait).await
+        })
     }
 
     /// Waits until the partition has applied this position, regardless of its log.
@@ -247,20 +251,22 @@ impl ReplicaContext {
     /// # Errors
     /// Returns `Unavailable` with phase, percent and remaining time if the wait takes longer than
     /// `timeout`; the error for which a partition halted; `Closed`.
-    pub async fn await_ready(&self, timeout: Duration) -> Result<()> {
-        let wait = async {
-            loop {
-                let progressed = self.progressed.notified();
-                if self.observe_readiness(self.parts.clock.now()) {
-                    return Ok(());
+    pub fn await_ready(&self, timeout: Duration) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let wait = async {
+                loop {
+                    let progressed = self.progressed.notified();
+                    if self.observe_readiness(self.parts.clock.now()) {
+                        return Ok(());
+                    }
+                    if let Some(error) = self.fatal_error() {
+                        return Err(error.with_store(&self.name));
+                    }
+                    progressed.await;
                 }
-                if let Some(error) = self.fatal_error() {
-                    return Err(error.with_store(&self.name));
-                }
-                progressed.await;
-            }
-        };
-        self.bounded(timeout, || self.not_ready(), wait).await
+            };
+            self.bounded(timeout, || self.not_ready(), wait).await
+        })
     }
 
     fn not_ready(&self) -> Error {

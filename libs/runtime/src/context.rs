@@ -60,8 +60,6 @@ impl ServiceContext {
 
     /// Returns all definitions of a store that the catalog has, by ascending version.
     pub fn versions(&self, store: StoreId) -> Vec<Arc<SchemaAt>> {
-        let catalog = self.catalog.catalog();
-        let history = catalog.store(store).into_iter();
-        history.flat_map(|history| history.versions().cloned()).collect()
+        self.catalog.catalog().definitions(store).cloned().collect()
     }
 }

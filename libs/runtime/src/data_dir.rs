@@ -33,7 +33,12 @@ impl DataDir {
 }
 
 fn refused(path: &Path) -> impl Fn(std::io::Error) -> Error {
-    move |error| Error::unavailable(format!("{} cannot be used: {error}", path.display()))
+    move |error| {
+        let path = path.display();
+        Error::unavailable(format!(
+            "could not use {path}: {error}; look at the folder and its disk"
+        ))
+    }
 }
 
 fn lock(dir: &Path) -> Result<File> {

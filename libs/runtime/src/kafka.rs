@@ -58,7 +58,9 @@ impl KafkaSettings {
             return Err(Error::invalid_argument(message));
         }
         if let Some(broker) = self.brokers.iter().find(|broker| !is_address(broker)) {
-            let message = format!("broker `{broker}` is no HOST:PORT; set it like 127.0.0.1:9092");
+            let message = format!(
+                "broker `{broker}` is not an address; give HOST:PORT, such as 127.0.0.1:9092"
+            );
             return Err(Error::invalid_argument(message));
         }
         if !is_topic_prefix(&self.topic_prefix) {

@@ -62,7 +62,9 @@ impl LowPriorityRuntime {
             .enable_all()
             .build()
             .map_err(|error| {
-                Error::internal(format!("the threads of {name} did not start: {error}"))
+                Error::internal(format!(
+                    "could not start the threads of {name}: {error}; raise the limit of threads"
+                ))
             })?;
         Ok(Self { threads: runtime.handle().clone(), count, runtime: Some(runtime) })
     }
@@ -82,7 +84,7 @@ impl LowPriorityRuntime {
         // block on others.
         let ending = thread::spawn(move || runtime.shutdown_timeout(wait_max));
         if ending.join().is_err() {
-            warn!("background threads panicked");
+            warn!("could not stop the background threads: a thread panicked");
         }
         self.count.load(Ordering::Acquire)
     }
@@ -92,7 +94,7 @@ impl Drop for LowPriorityRuntime {
     fn drop(&mut self) {
         let left = self.end(END_WAIT);
         if left > 0 {
-            warn!(left, "background threads still running; their files may still be open");
+            warn!(left, "background threads did not end in time; their files may still be open");
         }
     }
 }
@@ -108,7 +110,7 @@ fn lower_thread_priority() {
         let nice = getpriority_process(None);
         let lowered = nice.and_then(|nice| setpriority_process(None, nice + NICE));
         if let Err(error) = lowered {
-            warn!(%error, "could not lower thread priority");
+            warn!(%error, "could not lower the priority of a background thread");
         }
     }
 }

@@ -33,10 +33,11 @@ pub fn main<A: Parser>(program: &str, run: impl FnOnce(A) -> Result<()>) -> Exit
 /// # Errors
 /// The error of the service; `Internal` if the runtime cannot be created.
 pub fn run(service: impl Future<Output = Result<()>>) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::internal(format!("the runtime did not start: {error}")))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+            let advice = "raise the limits of threads and open files";
+            Error::internal(format!("could not start the runtime: {error}; {advice}"))
+        })?;
     runtime.block_on(service)
 }
 

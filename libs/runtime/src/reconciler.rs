@@ -75,7 +75,7 @@ impl<R: ServiceResources> Reconciler<R> {
         let catalog = self.catalog.catalog();
         let joined = self.membership.subscribe(&self.resources.logs(&catalog));
         if let Err(error) = &joined {
-            warn!(%error, "consumer group not joined yet");
+            warn!(%error, "could not join the consumer group; trying again");
         }
         self.resources.close_stale(&catalog, ours).await;
         // Other processes may now take over the partitions that are not ours any more.
@@ -146,8 +146,10 @@ pub async fn remove_dropped(
     let removal = tokio::task::spawn_blocking(move || {
         for store in dropped {
             match remove(store) {
-                Ok(()) => info!(%store, "data of dropped store deleted"),
-                Err(error) => warn!(%store, %error, "data of dropped store not deleted"),
+                Ok(()) => info!(%store, "deleted the data of a dropped store"),
+                Err(error) => {
+                    warn!(%store, %error, "could not delete data of a dropped store; trying again")
+                }
             }
         }
     });
@@ -224,7 +226,7 @@ mod tests {
     async fn removal_spares_needed_and_unknown_stores_and_survives_a_refusal() {
         let mut catalog = Catalog::default();
         for store in [1, 2, 3].map(StoreId) {
-            let spec = StoreSpec::documents(format!("store{store}"), KeyType::String, 1);
+            let spec = StoreSpec::documents(format!("store{store}"), KeyType::String).partitions(1);
             catalog.apply(ControlRecord::Define(Box::new(spec.define(store).unwrap())));
         }
         let removed = Arc::<Mutex<Vec<StoreId>>>::default();

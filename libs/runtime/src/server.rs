@@ -81,9 +81,9 @@ pub async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
             "could not listen on {listen}: {error}; choose another --listen"
         ))
     })?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Error::internal(format!("the listening address is unknown: {error}")))?;
+    let address = listener.local_addr().map_err(|error| {
+        Error::internal(format!("could not read the port of {listen}: {error}"))
+    })?;
     Ok((listener, address))
 }
 
@@ -114,9 +114,9 @@ pub async fn serve(
     drain();
     match tokio::time::timeout(DRAIN_WAIT, server).await {
         Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => warn!(%error, "server failed"),
-        Ok(Err(error)) => warn!(%error, "server task failed"),
-        Err(_) => info!("open requests cut off"),
+        Ok(Ok(Err(error))) => warn!(%error, "the server failed while it drained"),
+        Ok(Err(error)) => warn!(%error, "the server panicked while it drained"),
+        Err(_) => info!("cut off requests that did not end in time"),
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ impl Signals {
     pub fn listen() -> Result<Self> {
         let listen = |kind| {
             signal(kind).map_err(|error| {
-                Error::internal(format!("the signal handlers could not be set: {error}"))
+                Error::internal(format!("could not install a signal handler: {error}"))
             })
         };
         let terminate = listen(SignalKind::terminate())?;

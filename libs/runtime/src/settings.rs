@@ -185,7 +185,8 @@ pub fn parse_size(text: &str) -> std::result::Result<ByteSize, String> {
         let text = text.trim();
         return Err(format!("the size has no unit; write {text}MiB, or another of B, KiB, GiB"));
     }
-    text.parse().map_err(|_| "no size; write a number and a unit, such as 256MiB".to_owned())
+    text.parse()
+        .map_err(|_| "the size is invalid; write a number and a unit, such as 256MiB".to_owned())
 }
 
 #[cfg(test)]

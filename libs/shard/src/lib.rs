@@ -16,7 +16,8 @@
 //! use forebay_shard::{Resources, ShardDirectory};
 //!
 //! let folder = tempfile::tempdir().unwrap();
-//! let definition = StoreSpec::documents("users", KeyType::String, 1).define(StoreId(7))?;
+//! let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
+//! let definition = spec.define(StoreId(7))?;
 //! let order = KeyOrder::of(&definition);
 //! let directory = ShardDirectory::new(folder.path(), Resources::new(64 << 20)?);
 //! let at = PartitionRef { store: StoreId(7), partition: PartitionId(0) };

@@ -279,7 +279,8 @@ mod tests {
     /// Returns a shard with write stalls while the lock is held, because its compaction filter
     /// waits for the lock.
     fn shard_that_waits(path: &Path, lock: &Arc<RwLock<()>>) -> Shard {
-        let definition = StoreSpec::documents("users", KeyType::Bytes, 1).define(StoreId(1));
+        let definition =
+            StoreSpec::documents("users", KeyType::Bytes).partitions(1).define(StoreId(1));
         let order = KeyOrder::of(&definition.unwrap());
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
         let lock = Arc::clone(lock);

@@ -15,7 +15,7 @@ const FILES_MAX: u64 = 100;
 #[test]
 fn shard_without_open_file_budget_names_the_limit_to_raise() {
     let definition =
-        StoreSpec::documents("users", KeyType::String, 100).define(StoreId(1)).unwrap();
+        StoreSpec::documents("users", KeyType::String).partitions(100).define(StoreId(1)).unwrap();
     let order = KeyOrder::of(&definition);
     let folder = tempfile::tempdir().unwrap();
     let directory = ShardDirectory::new(folder.path(), Resources::new(16 << 20).unwrap());

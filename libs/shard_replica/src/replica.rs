@@ -172,7 +172,8 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
             return Err(Error::unsupported("this replica cannot start from a snapshot image"));
         }
         let schemas = &self.shards.schemas;
-        let definitions: Vec<_> = schemas.all().map(|schema| schema.definition.clone()).collect();
+        let definitions: Vec<_> =
+            schemas.all().map(|schema| (*schema.definition).clone()).collect();
         let state = ImageState::unopened(state.clone(), None);
         // The image is mapped read-only.
         let rows = PointInTimePartition::of_image(image, state, &definitions, u64::MAX)?;

@@ -63,9 +63,10 @@ impl Materializer for RunLengths {
 }
 
 fn replicas<M: Materializer>(materializer: M, folder: &Path) -> ShardReplicas<M> {
-    let definition = StoreSpec::documents("users", KeyType::String, 1).define(AT.store).unwrap();
+    let definition =
+        StoreSpec::documents("users", KeyType::String).partitions(1).define(AT.store).unwrap();
     let order = KeyOrder::of(&definition);
-    let schema = SchemaAt { layout: Layout::of(&definition), definition };
+    let schema = SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) };
     let schemas = SchemaSet::new(vec![Arc::new(schema)]).unwrap();
     let directory = ShardDirectory::new(folder, Resources::new(64 << 20).unwrap());
     let folder = ShardFolder { directory, order, partitions: ONE };

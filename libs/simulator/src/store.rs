@@ -23,7 +23,8 @@ pub(crate) const HEARTBEAT_MS: u32 = 150;
 
 /// Returns the specification of the simulated store.
 pub(crate) fn spec() -> StoreSpec {
-    let mut spec = StoreSpec::documents(STORE, KeyType::Int64, PARTITIONS)
+    let mut spec = StoreSpec::documents(STORE, KeyType::Int64)
+        .partitions(PARTITIONS)
         .field("revision", FieldType::INT64)
         .field("total", FieldType::INT64)
         .field("note", FieldType::STRING);
@@ -48,8 +49,8 @@ pub(crate) fn fields(reader: &Reader, document: &Document) -> Result<Fields> {
     };
     // A tail shows a document before it publishes its schema version, so an unknown field may be
     // new.
-    let schema = reader.schema();
-    let passes = |field: &FieldId| *field > NOTE && !schema.definition.retired.contains(field);
+    let definition = reader.definition();
+    let passes = |field: &FieldId| *field > NOTE && !definition.retired.contains(field);
     let passing = document.cells().iter().map(|cell| cell.field).rfind(passes);
     Ok(Fields {
         revision: number(REVISION)?.unwrap_or_default(),

@@ -12,6 +12,7 @@ use forebay_core::schema::Definition;
 use forebay_core::state_rows::RestoredState;
 use forebay_core::{Error, Result};
 use forebay_index::{ImageSink, Index, PartitionWriter};
+use futures::future::BoxFuture;
 
 use crate::delta::WRITES_AT_ONCE;
 use crate::image_state::ImageState;
@@ -53,7 +54,7 @@ impl ImageBuilder {
         }
         let schemas = definitions.iter().map(|definition| {
             let layout = Layout::of(definition);
-            Arc::new(SchemaAt { definition: definition.clone(), layout })
+            Arc::new(SchemaAt { definition: Arc::new(definition.clone()), layout })
         });
         let index = Index::new(schemas, [at.partition], seed)?;
         index.limit_memory(memory_bytes);
@@ -74,26 +75,28 @@ impl ImageBuilder {
     ///
     /// # Errors
     /// The errors of [`RemoteShardExport::read`] and [`ImageBuilder::add`].
-    pub async fn take_shard(
-        &mut self,
-        shard: &mut RemoteShardExport,
+    pub fn take_shard<'a>(
+        &'a mut self,
+        shard: &'a mut RemoteShardExport,
         order: KeyOrder,
-    ) -> Result<RestoredState> {
-        let (mut state, mut writes) = (ShardState::default(), Vec::new());
-        let read = shard.read(|key, row| {
-            if key.first() != Some(&DOCUMENTS) {
-                state.take(key, row);
-                return Ok(());
-            }
-            writes.push((order.identity(key)?, Some(row.to_vec())));
-            match writes.len() < WRITES_AT_ONCE {
-                true => Ok(()),
-                false => self.add(std::mem::take(&mut writes)),
-            }
-        });
-        read.await?;
-        self.add(writes)?;
-        state.decode()
+    ) -> BoxFuture<'a, Result<RestoredState>> {
+        Box::pin(async move {
+            let (mut state, mut writes) = (ShardState::default(), Vec::new());
+            let read = shard.read(|key, row| {
+                if key.first() != Some(&DOCUMENTS) {
+                    state.take(key, row);
+                    return Ok(());
+                }
+                writes.push((order.identity(key)?, Some(row.to_vec())));
+                match writes.len() < WRITES_AT_ONCE {
+                    true => Ok(()),
+                    false => self.add(std::mem::take(&mut writes)),
+                }
+            });
+            read.await?;
+            self.add(writes)?;
+            state.decode()
+        })
     }
 
     /// Returns the lookup of the rows so far, for a fold.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::Path as LocalPath;
 
-use forebay_core::{Error, ErrorCode, Result};
+use forebay_core::{Error, Result};
 use forebay_tasks::block_in_place;
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -95,11 +95,7 @@ impl SnapshotStore {
 }
 
 fn full(error: &io::Error) -> Error {
-    let message = format!("a file could not be stored during the read: {error}; look at the disk");
-    match error.kind() {
-        io::ErrorKind::StorageFull => Error::new(ErrorCode::LimitExceeded, message),
-        _ => Error::unavailable(message),
-    }
+    Error::of_disk("a file could not be stored during the read", error)
 }
 
 #[cfg(test)]
@@ -107,6 +103,7 @@ mod tests {
     use std::io::Read;
     use std::sync::Arc;
 
+    use forebay_core::ErrorCode;
     use object_store::memory::InMemory;
 
     use super::*;

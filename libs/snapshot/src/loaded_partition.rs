@@ -50,7 +50,8 @@ impl LoadedPartition {
         let none = || Error::not_found("the store has no definition");
         let definition = definitions.first().ok_or_else(none)?;
         let (partitions, at) = (definition.partitions, base.state.state.partition);
-        let schema = SchemaAt { definition: definition.clone(), layout: Layout::of(definition) };
+        let schema =
+            SchemaAt { definition: Arc::new(definition.clone()), layout: Layout::of(definition) };
         let schemas = SchemaSet::new([Arc::new(schema)])?;
         let builder = ImageBuilder::new(definitions, at, partitions, seed, memory_bytes)?;
         let state = PartitionState {
@@ -125,7 +126,8 @@ mod tests {
 
     fn definition() -> Definition {
         let bytes = FieldType::BYTES;
-        let mut spec = StoreSpec::documents("things", KeyType::Int64, 1).field("it", bytes);
+        let mut spec =
+            StoreSpec::documents("things", KeyType::Int64).partitions(1).field("it", bytes);
         (spec.options.versioned, spec.options.ttl_us) = (true, Some(60_000_000));
         spec.define(StoreId(1)).unwrap()
     }
@@ -185,7 +187,7 @@ mod tests {
 
         let image = Image::open(Arc::new(MappedFile::from(file.0))).unwrap();
         let layout = Layout::of(&definition);
-        let schema = SchemaAt { definition, layout: layout.clone() };
+        let schema = SchemaAt { definition: Arc::new(definition), layout: layout.clone() };
         let index = Index::new([Arc::new(schema)], [PartitionId(0)], 5).unwrap();
         let mut writer = index.writer(PartitionId(0)).unwrap();
         writer.start_rebuild_from_image(&image, &state.state).unwrap();

@@ -247,7 +247,7 @@ impl PointInTimePartition {
 
 fn schema_of(definition: &Definition) -> Arc<SchemaAt> {
     let layout = Layout::of(definition);
-    Arc::new(SchemaAt { definition: definition.clone(), layout })
+    Arc::new(SchemaAt { definition: Arc::new(definition.clone()), layout })
 }
 
 async fn fetch(from: &PartitionSnapshots, manifest: &Manifest, scratch: &Path) -> Result<Image> {
@@ -260,10 +260,5 @@ async fn fetch(from: &PartitionSnapshots, manifest: &Manifest, scratch: &Path) -
 }
 
 fn refused(error: &io::Error) -> Error {
-    let message =
-        format!("an image could not be stored during the restore: {error}; look at the disk");
-    match error.kind() {
-        io::ErrorKind::StorageFull => Error::new(forebay_core::ErrorCode::LimitExceeded, message),
-        _ => Error::unavailable(message),
-    }
+    Error::of_disk("an image could not be stored during the restore", error)
 }

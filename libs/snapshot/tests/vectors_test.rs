@@ -32,7 +32,7 @@ fn manifest() -> Manifest {
     let at = PartitionRef { store: StoreId(0x8000_0000_0000_0007), partition: PartitionId(3) };
     let chunk = |text: &[u8]| ChunkId::of(text, 0xabcd);
     let number = FieldType::INT64;
-    let spec = StoreSpec::documents("users", KeyType::String, 4).field("age", number);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(4).field("age", number);
     Manifest {
         id: 0xabcd,
         at,

@@ -253,7 +253,7 @@ impl SeededRng {
     /// # Panics
     /// Never panics: the names differ.
     pub fn definition(&mut self, fields_end: usize) -> Definition {
-        let mut spec = StoreSpec::documents("random", KeyType::Bytes, 1);
+        let mut spec = StoreSpec::documents("random", KeyType::Bytes).partitions(1);
         for number in 0..self.below(fields_end) {
             spec = spec.field(format!("field{number}"), self.field_type());
         }

@@ -52,13 +52,13 @@ pub fn built(name: &str) -> Result<PathBuf, String> {
     let paths = match env::var(BUILT) {
         Ok(declared) => declared_paths(&declared)?,
         Err(_) if is_bazel_test() => Vec::new(),
-        Err(_) => beside_this_program(name)?,
+        Err(_) => next_to_this_program(name)?,
     };
     let is_it = |path: &PathBuf| path.file_name().is_some_and(|file| file == name);
     let found = paths.into_iter().filter(is_it).find(|path| path.is_file());
     let fix =
         "build with --all-targets, as every command of this tree does; under Bazel, declare it";
-    found.ok_or_else(|| format!("no {name} beside this program; fix: {fix}"))
+    found.ok_or_else(|| format!("no {name} next to this program; fix: {fix}"))
 }
 
 /// Returns a folder that set-up filled inside cargo's target folder; set-up marks a complete
@@ -92,7 +92,7 @@ pub fn is_bazel_test() -> bool {
 
 /// Returns the candidate paths of a build output of cargo, from a test (in `target/debug/deps`) or
 /// from a program.
-fn beside_this_program(name: &str) -> Result<Vec<PathBuf>, String> {
+fn next_to_this_program(name: &str) -> Result<Vec<PathBuf>, String> {
     let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     let folders = own.ancestors().skip(1).take(2);
     Ok(folders.flat_map(|at| [at.join(name), at.join("examples").join(name)]).collect())

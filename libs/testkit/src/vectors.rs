@@ -280,7 +280,7 @@ impl DefinitionVector {
     /// # Panics
     /// Panics if the vector is invalid.
     pub fn definition(&self) -> Definition {
-        let spec = StoreSpec::documents(&self.name, KeyType::Bytes, 1);
+        let spec = StoreSpec::documents(&self.name, KeyType::Bytes).partitions(1);
         let mut definition = spec.define(StoreId(1)).expect("an empty store");
         definition.version = SchemaVersion(self.version);
         definition.partitions = PartitionCount(1);

@@ -29,6 +29,7 @@ mod fold;
 mod materialize;
 mod parts;
 mod plan;
+mod progress_stream;
 mod resources;
 mod rows;
 pub mod service;

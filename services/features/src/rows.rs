@@ -18,7 +18,8 @@ pub(crate) struct ValueRows {
 
 impl ValueRows {
     pub(crate) fn new() -> Result<Self> {
-        let definition = StoreSpec::key_value("rows", KeyType::Bytes, 1).define(StoreId(1))?;
+        let definition =
+            StoreSpec::key_value("rows", KeyType::Bytes).partitions(1).define(StoreId(1))?;
         let layout = Layout::of(&definition);
         let field = layout.slots().first().map(|slot| slot.field);
         Ok(Self { layout, field: field.ok_or_else(without_field)? })

@@ -150,7 +150,7 @@ impl OpenStream {
             StoreReplica::start(options, replica_parts(&parts.context), schema, storage)
         })?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(run_retention(parts.clone(), definition.clone(), shards.clone(), derived));
+        tasks.spawn(run_retention(parts.clone(), (**definition).clone(), shards.clone(), derived));
         tasks.spawn(shards.clone().flush_periodically());
         let (version, schema) = (definition.version, Arc::clone(schema));
         Ok(Self { version, assigned, stream: Stream { schema, follower, shards }, tasks })

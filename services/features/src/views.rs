@@ -62,7 +62,8 @@ impl OpenView {
             (replica_parts(&parts.context), Arc::new(shards.replicas().clone()));
         // The start opens all shards and flushes some files for each.
         let follower = block_in_place(|| StoreReplica::start(options, replica, schema, storage))?;
-        let derives = derive(parts.clone(), definition.clone(), (Arc::clone(&counters), derived));
+        let derives =
+            derive(parts.clone(), (**definition).clone(), (Arc::clone(&counters), derived));
         let (version, schema) = (definition.version, Arc::clone(schema));
         let materializes = materialize(
             parts.clone(),

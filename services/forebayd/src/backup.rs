@@ -111,7 +111,7 @@ async fn list(at: StoreArgs) -> Result<()> {
     for backup in answer.backups {
         let (id, taken) = (backup.backup_id, time(backup.taken_at_us));
         let between = match backup.leads_here {
-            true => "any moment since the one before",
+            true => "any moment since the previous backup",
             false => "this moment",
         };
         print(format!("{id:016x}  {taken}  store {:016x}  {between}", backup.store_id));
@@ -147,7 +147,10 @@ impl PointSettings {
             u64::from_str_radix(&id, 16).map(PointInTime::BackupId).map_err(wrong)
         });
         let before = before.map(|text| {
-            let wrong = |error| Error::invalid_argument(format!("invalid time `{text}`: {error}"));
+            let wrong = |error| {
+                let advice = "write a time such as 2026-05-01T12:00:00Z";
+                Error::invalid_argument(format!("invalid time `{text}`: {error}; {advice}"))
+            };
             let time = humantime::parse_rfc3339_weak(&text).map_err(wrong)?;
             let micros = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
             Ok(PointInTime::BeforeUs(i64::try_from(micros).unwrap_or(i64::MAX)))

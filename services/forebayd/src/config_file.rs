@@ -38,7 +38,7 @@ impl DevSettings {
 fn complete(mut flags: Vec<OsString>, path: &Path) -> Result<DevSettings> {
     let wrong = |problem: String| Error::invalid_argument(format!("{}: {problem}", path.display()));
     let text = std::fs::read_to_string(path)
-        .map_err(|error| wrong(format!("could not be read: {error}; name another file")))?;
+        .map_err(|error| wrong(format!("could not read the file: {error}; name another file")))?;
     let table = DeTable::parse(&text).map_err(|error| wrong(error.to_string()))?;
     let command = Flags::command();
     let given = command.clone().try_get_matches_from(&flags);
@@ -83,18 +83,18 @@ fn flag(arg: &Arg, value: &DeValue<'_>) -> std::result::Result<Option<String>, S
     let delimiter = arg.get_value_delimiter();
     match (arg.get_action().takes_values(), value, delimiter) {
         (false, DeValue::Boolean(is_set), _) => Ok(is_set.then_some(flag)),
-        (false, _, _) => Err(format!("`{key}` is true or false; write one of them")),
+        (false, _, _) => Err(format!("`{key}` has another value; write true or false")),
         (true, DeValue::String(text), _) => Ok(Some(format!("{flag}={text}"))),
         (true, DeValue::Integer(number), _) => Ok(Some(format!("{flag}={number}"))),
         (true, DeValue::Array(items), Some(delimiter)) => {
             let texts = items.iter().map(|item| match item.get_ref().as_str() {
                 Some(text) if !text.contains(delimiter) => Ok(text),
-                _ => Err(format!("`{key}` is a list of texts; write each in quotes of its own")),
+                _ => Err(format!("`{key}` is not a list of texts; write each text in quotes")),
             });
             let texts = texts.collect::<std::result::Result<Vec<_>, _>>()?;
             Ok(Some(format!("{flag}={}", texts.join(&delimiter.to_string()))))
         }
-        (true, _, _) => Err(format!("`{key}` is a text; write the value of {flag} in quotes")),
+        (true, _, _) => Err(format!("`{key}` is not a text; write the value of {flag} in quotes")),
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         for (text, word) in [
             ("change_log = \"kafka\"", "no brokers are set"),
             ("brokers = [\"127.0.0.1:9092\"]", "set change_log to kafka"),
-            ("change_log = \"kafka\"\nbrokers = [\"127.0.0.1\"]", "`127.0.0.1` is no HOST:PORT"),
+            ("change_log = \"kafka\"\nbrokers = [\"127.0.0.1\"]", "`127.0.0.1` is not an address"),
             ("change_log = \"kafka\"\nbrokers = [\"a:1,b:2\"]", "quotes of its own"),
             ("change_log = \"kafka\"\nbrokers = [\"a:1\"]\ntopic_prefix = \"a b\"", "topic prefix"),
         ] {

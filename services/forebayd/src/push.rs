@@ -61,7 +61,8 @@ enum FileFormat {
 fn null_rate(text: &str) -> std::result::Result<(String, f64), String> {
     let (field, rate) =
         text.split_once('=').ok_or("missing `=`; give FIELD=RATE, such as age=0.05")?;
-    let rate = rate.parse().map_err(|_| format!("the rate `{rate}` is not a number"))?;
+    let rate =
+        rate.parse().map_err(|_| format!("the rate `{rate}` is not a number; give 0 to 1"))?;
     Ok((field.to_owned(), rate))
 }
 
@@ -111,7 +112,7 @@ async fn push(settings: PushSettings) -> Result<()> {
 fn changed_outcome_line(outcome: &v1::ChangedOutcome) -> String {
     let client: Vec<u8> = outcome.client_id.iter().rev().copied().collect();
     let client = hex::encode(client);
-    let ended = if outcome.is_applied { "happened" } else { "did not happen" };
+    let ended = if outcome.is_applied { "applied" } else { "not applied" };
     let offset = outcome.position.map_or(0, |position| position.offset);
     let (partition, sequence) = (outcome.partition, outcome.sequence);
     format!("partition {partition} offset {offset} client {client} change {sequence} {ended}")
@@ -124,7 +125,10 @@ fn style(what: &str) -> Result<ProgressStyle> {
 
 /// Converts a node's error status, for requests about pushes and versions.
 pub(crate) fn map_status(status: tonic::Status) -> Error {
-    node_args::map_status(status, "the node takes no pushes; start the node with --snapshots URL")
+    node_args::map_status(
+        status,
+        "the node does not take pushes; start the node with --snapshots URL",
+    )
 }
 
 impl PushSettings {

@@ -146,6 +146,9 @@ fn named<'t, 'd>(text: &'t str, definition: &'d Definition) -> Result<(&'d Field
     let (name, value) = text.split_once('=').ok_or_else(|| {
         Error::invalid_argument(format!("`{text}` names no column; write COLUMN=VALUE"))
     })?;
-    let unknown = || Error::not_found("the stream has no such column").with_field(name);
+    let unknown = || {
+        Error::not_found("the stream has no such column; describe the stream for its columns")
+            .with_field(name)
+    };
     Ok((definition.field(name).ok_or_else(unknown)?, value))
 }

@@ -69,7 +69,7 @@ async fn csv(mut rows: Rows) -> Result<()> {
 }
 
 fn closed(error: ArrowError) -> Error {
-    Error::unavailable(format!("could not print the rows: {error}"))
+    Error::unavailable(format!("could not print the rows: {error}; look at the output"))
 }
 
 /// Exports a stream and prints the progress.
@@ -105,6 +105,6 @@ fn line(stream: &str, step: &v1::ExportEventsResponse) -> String {
     match (step.is_done, step.number) {
         (false, _) => format!("{stream}: {so_far}, {partitions} partitions done"),
         (true, Some(number)) => format!("{stream}: export {number}: {so_far}"),
-        (true, None) => format!("{stream}: nothing has come since the last export"),
+        (true, None) => format!("{stream}: no events since the last export"),
     }
 }

@@ -70,9 +70,8 @@ impl Place {
         match text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
             true => Ok(Self::Replicator(text.to_owned())),
             false => {
-                let message = format!(
-                    "`{text}` is no folder, no URL, and no HOST:PORT; name one of the three"
-                );
+                let message =
+                    format!("`{text}` is not a folder, a URL or HOST:PORT; name one of the three");
                 Err(Error::not_found(message))
             }
         }
@@ -111,8 +110,10 @@ async fn compare(settings: VerifySettings) -> Result<()> {
     }
     match differ {
         0 => Ok(()),
-        _ => Err(Error::corrupt(format!("the two replicas differ in {differ} partitions"))
-            .with_store(&settings.at.store)),
+        _ => Err(Error::corrupt(format!(
+            "the two replicas differ in {differ} partitions; keep both, report a bug"
+        ))
+        .with_store(&settings.at.store)),
     }
 }
 
@@ -137,20 +138,22 @@ impl ComparedStore {
             None => versions.live().storage_id,
             Some(number) => {
                 let missing = || {
-                    let message = "the store has no such version; see `version list`";
+                    let message = "the store has no such version; list them with `version list`";
                     Error::not_found(message).with_store(store)
                 };
                 versions.get(VersionNumber(number)).ok_or_else(missing)?.storage_id
             }
         };
-        let history = known.store(storage_id).into_iter().flat_map(|history| history.versions());
-        let definitions = history.map(|schema| schema.definition.clone()).collect();
+        let history = known.definitions(storage_id);
+        let definitions = history.map(|schema| (*schema.definition).clone()).collect();
         let log = VerifyLog::new(log, Arc::new(catalog), storage_id)?;
         Ok(Self { log, definitions, scratch })
     }
 
     fn newest(&self) -> Result<&Definition> {
-        self.definitions.last().ok_or_else(|| Error::internal("the store has no definition"))
+        self.definitions
+            .last()
+            .ok_or_else(|| Error::internal("the store has no definition; report a bug"))
     }
 
     async fn copy(&self, place: &Place, partition: PartitionId) -> Result<Box<dyn VerifiedCopy>> {
@@ -164,7 +167,8 @@ impl ComparedStore {
             Place::Snapshots(store) => {
                 let snapshots = store.partition(at);
                 let missing = || {
-                    let message = "the place has no snapshot of the partition; name another place";
+                    let message =
+                        "the folder has no snapshot of the partition; name another folder";
                     Error::not_found(message).with_partition(partition)
                 };
                 let manifest = snapshots.newest(None).await?.ok_or_else(missing)?;
@@ -202,14 +206,14 @@ fn tell(verified: &Verification, names: (&str, &str), definition: &Definition) -
         lines.push(match difference {
             Difference::OnlyInFirst => format!("  {key} only in {}", names.0),
             Difference::OnlyInSecond => format!("  {key} only in {}", names.1),
-            Difference::Contents => format!("  {key} has other contents"),
+            Difference::Contents => format!("  {key} has different contents"),
         });
     }
     if *more > 0 {
         lines.push(format!("  and {more} more"));
     }
     if *ranges_left > 0 {
-        lines.push(format!("  and what differs in {ranges_left} of 4096 ranges of keys"));
+        lines.push(format!("  and differences in {ranges_left} more of 4096 ranges of keys"));
     }
     lines
 }

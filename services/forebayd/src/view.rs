@@ -181,10 +181,11 @@ async fn definitions(client: &mut WriterClient<Channel>) -> Result<Vec<Definitio
 
 fn find<'d>(all: &'d [Definition], name: &str) -> Result<&'d Definition> {
     let found = all.iter().find(|definition| definition.name == name);
-    let found = found.ok_or_else(|| Error::not_found("no such view; `view list` names them"));
+    let found =
+        found.ok_or_else(|| Error::not_found("no such view; list the views with `view list`"));
     let found = found.map_err(|error| error.with_store(name))?;
     if found.view().is_none() {
-        let message = "this store is no feature view; `view list` names the views";
+        let message = "the store is not a feature view; list the views with `view list`";
         return Err(Error::invalid_argument(message).with_store(name));
     }
     Ok(found)

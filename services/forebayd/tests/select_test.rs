@@ -40,8 +40,9 @@ async fn shop(daemon: &Daemon) {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
         FieldSpec { rules, ..FieldSpec::new(name, scalar(of)) }
     };
-    let mut spec =
-        StoreSpec::stream("orders", KeyType::String, 2).field("at", scalar(ScalarType::Timestamp));
+    let mut spec = StoreSpec::stream("orders", KeyType::String)
+        .partitions(2)
+        .field("at", scalar(ScalarType::Timestamp));
     spec.fields.push(indexed("city", ScalarType::String, ColumnIndex::Exact));
     spec.fields.push(indexed("price", ScalarType::Int64, ColumnIndex::Range));
     let spec = spec

@@ -67,12 +67,14 @@ features: {n: {count: '*'}}
 async fn shop(daemon: &Daemon) {
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
     let scalar = FieldType::Scalar;
-    let orders = StoreSpec::stream("orders", KeyType::String, 4)
+    let orders = StoreSpec::stream("orders", KeyType::String)
+        .partitions(4)
         .field("price", scalar(ScalarType::Int64))
         .field("device", scalar(ScalarType::String))
         .field("weight", scalar(ScalarType::Float64));
     client.create_store(&orders).await.unwrap();
-    let users = StoreSpec::documents("users", KeyType::String, 2)
+    let users = StoreSpec::documents("users", KeyType::String)
+        .partitions(2)
         .field("country", scalar(ScalarType::String));
     client.create_store(&users).await.unwrap();
 }
@@ -134,7 +136,7 @@ async fn view_is_applied_described_listed_and_dropped() {
     let listed = view(&daemon, &["list"], "");
     assert_eq!(listed, "spending  version 2  of orders  3 features\n");
 
-    assert!(refuses(&["drop", "orders"]).contains("no feature view"));
+    assert!(refuses(&["drop", "orders"]).contains("not a feature view"));
     assert_eq!(view(&daemon, &["drop", "spending"], ""), "dropped spending\n");
     assert_eq!(view(&daemon, &["list"], ""), "");
     assert!(refuses(&["drop", "spending"]).contains("NotFound"));

@@ -43,7 +43,7 @@ impl BackupParts {
         // The log between two backups does not hold the documents that were pushed in between.
         let live = definition.versions.live().storage_id;
         let partitions = definition.versions.live().logs.partitions;
-        let own = Definition { store: live, partitions, ..definition.clone() };
+        let own = Definition { store: live, partitions, ..(*definition).clone() };
         let log = follow_version(Arc::clone(&self.service.context.log), &own);
         let mut ends = Vec::new();
         for partition in partitions.partitions() {

@@ -129,7 +129,7 @@ impl SnapshotParts {
     /// Returns all known definitions of a store, by ascending version.
     pub(crate) fn definitions(&self, store: StoreId) -> Vec<Definition> {
         let versions = self.context.versions(store).into_iter();
-        versions.map(|schema| schema.definition.clone()).collect()
+        versions.map(|schema| (*schema.definition).clone()).collect()
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn define(parts: &SnapshotParts, definition: &Definition) -> Re
     parts.catch_up().await?;
     let catalog = parts.context.catalog.catalog();
     let found = catalog.store(definition.store).and_then(|history| history.at(definition.version));
-    Ok(found.is_some_and(|schema| schema.definition == *definition))
+    Ok(found.is_some_and(|schema| *schema.definition == *definition))
 }
 
 /// Appends the version of a definition to all partitions to which its store is written.
@@ -64,7 +64,7 @@ pub(crate) async fn alter_versions(
     for _ in 0..DEFINE_ATTEMPTS {
         parts.catch_up().await?;
         let newest = parts.context.catalog.catalog().store_by_name(store)?.definition.clone();
-        let Some(next) = alter(&newest)? else { return Ok(newest) };
+        let Some(next) = alter(&newest)? else { return Ok(Definition::clone(&newest)) };
         if define(parts, &next).await? {
             announce(parts, &next).await?;
             return Ok(next);

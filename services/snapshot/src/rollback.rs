@@ -66,7 +66,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn version_is_passed_one_rollback_window_after_its_successor_became_live() {
         let window = Duration::from_secs(10);
-        let first = StoreSpec::documents("users", KeyType::Int64, 1).define(StoreId(1)).unwrap();
+        let first =
+            StoreSpec::documents("users", KeyType::Int64).partitions(1).define(StoreId(1)).unwrap();
         let mut windows = RollbackWindows::default();
         assert_eq!(windows.passed(&first, window), []);
         tokio::time::advance(2 * window).await;

@@ -166,7 +166,7 @@ impl SnapshotScheduler {
     fn first_of_ours(&self) -> Vec<Definition> {
         let catalog = self.parts.context.catalog.catalog();
         let assigned = self.parts.context.membership.assignment().borrow().clone();
-        let stores = catalog.document_stores().map(|schema| schema.definition.clone());
+        let stores = catalog.document_stores().map(|schema| (*schema.definition).clone());
         // A repartition stays with the process of the new version's first partition from beginning
         // to end.
         let first = |definition: &Definition| definition.versions.newest().logs.at(PartitionId(0));

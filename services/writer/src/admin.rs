@@ -163,7 +163,7 @@ impl Writer {
         let catalog = self.context.catalog.catalog();
         let history = catalog.store(definition.store);
         let found = history.and_then(|history| history.at(definition.version)).cloned();
-        Ok(found.filter(|schema| schema.definition == *definition))
+        Ok(found.filter(|schema| *schema.definition == *definition))
     }
 
     async fn control(&self, record: ControlRecord) -> Result<()> {

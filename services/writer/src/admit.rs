@@ -138,7 +138,7 @@ impl Part {
         }
         if highest - lowest >= DEDUP_WINDOW {
             let advice =
-                "the sequences of one partition span more than a window; send the batch in parts";
+                "the sequences of a partition span more than its window; send the batch in parts";
             let error = Error::limit_exceeded(advice, DEDUP_WINDOW, highest - lowest + 1);
             return Err(error.with_partition(partition));
         }

@@ -100,7 +100,7 @@ impl Outcomes for RemoteOutcomes {
             }
             Ok(Err(status)) => {
                 // The caller reports the outcome as unknown; a retry queries again.
-                debug!(partition = %at, %status, "replicator returned no outcome");
+                debug!(partition = %at, %status, "the replicator returned no outcome");
                 None
             }
             Err(_) => None,

@@ -87,7 +87,9 @@ async fn finish(writer: Weak<Writer>, unfinished: Arc<Notify>) {
             let Some(writer) = writer.upgrade() else { return };
             match writer.repair().await {
                 Ok(()) => break,
-                Err(error) => tracing::warn!(%error, "change of a definition not completed"),
+                Err(error) => {
+                    tracing::warn!(%error, "could not complete the change of a store; trying again")
+                }
             }
             let wait = backoff.next_wait(&*writer.context.entropy);
             drop(writer);

@@ -141,7 +141,8 @@ impl writer_server::Writer for WriterService {
         };
         let append = async {
             let entry = decode_entry(&request.entry).map_err(|error| {
-                let message = format!("the entry is invalid: {}", error.message());
+                let advice = "encode the entry as proto/spec/entry.md says";
+                let message = format!("the entry is invalid: {}; {advice}", error.message());
                 Error::invalid_argument(message)
             })?;
             self.writer.append(at, &entry).await
@@ -165,7 +166,7 @@ impl writer_server::Writer for WriterService {
             self.writer.create_store(&StoreSpec::try_from(spec)?).await
         };
         let created = create.await.map_err(|error| status_of_error(&error))?;
-        let definition = Some((&created.definition).into());
+        let definition = Some((&*created.definition).into());
         Ok(Response::new(v1::CreateStoreResponse { definition }))
     }
 
@@ -186,7 +187,7 @@ impl writer_server::Writer for WriterService {
             self.writer.alter_store(&request.name, from, &alterations).await
         };
         let altered = alter.await.map_err(|error| status_of_error(&error))?;
-        let definition = Some((&altered.definition).into());
+        let definition = Some((&*altered.definition).into());
         Ok(Response::new(v1::AlterStoreResponse { definition }))
     }
 
@@ -207,7 +208,7 @@ impl writer_server::Writer for WriterService {
         let described =
             self.writer.describe_store(&request.name, SchemaVersion(request.version)).await;
         let described = described.map_err(|error| status_of_error(&error))?;
-        let definition = Some((&described.definition).into());
+        let definition = Some((&*described.definition).into());
         Ok(Response::new(v1::DescribeStoreResponse { definition }))
     }
 
@@ -216,7 +217,7 @@ impl writer_server::Writer for WriterService {
         _request: Request<v1::ListStoresRequest>,
     ) -> Result<Response<v1::ListStoresResponse>, Status> {
         let stores = self.writer.list_stores().await.map_err(|error| status_of_error(&error))?;
-        let definitions = stores.iter().map(|schema| (&schema.definition).into()).collect();
+        let definitions = stores.iter().map(|schema| (&*schema.definition).into()).collect();
         Ok(Response::new(v1::ListStoresResponse { definitions }))
     }
 

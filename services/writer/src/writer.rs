@@ -319,5 +319,7 @@ fn deleted_store_error() -> Error {
 }
 
 fn missing_outcome() -> ChangeResult {
-    ChangeResult::failed(Error::internal("a change has no outcome"))
+    ChangeResult::failed(Error::internal(
+        "the append reported no outcome of a change; report a bug",
+    ))
 }

@@ -52,13 +52,15 @@ fn example() -> String {
 /// Creates a writer with the stream and the store that the example uses.
 async fn shop(log: &Arc<MemoryLog>) -> Writer {
     let writer = writer(log.clone(), 1);
-    let orders = StoreSpec::stream("orders", KeyType::String, 4)
+    let orders = StoreSpec::stream("orders", KeyType::String)
+        .partitions(4)
         .field("price", scalar(ScalarType::Int32))
         .field("device", scalar(ScalarType::String))
         .field("weight", scalar(ScalarType::Float32))
         .field("note", scalar(ScalarType::Int32));
     writer.create_store(&orders).await.unwrap();
-    let users = StoreSpec::documents("users", KeyType::String, 2)
+    let users = StoreSpec::documents("users", KeyType::String)
+        .partitions(2)
         .field("country", scalar(ScalarType::String))
         .field("plan", scalar(ScalarType::String))
         .field("age", scalar(ScalarType::Int32));
@@ -114,7 +116,7 @@ async fn example_view_is_created_left_unchanged_and_altered() {
     assert_eq!((how, next.version), (ApplyEffect::Altered, SchemaVersion(2)));
     assert_eq!(next.store, created.store);
     let described = writer.describe_store("spending", NEWEST).await.unwrap();
-    assert_eq!(described.definition, next);
+    assert_eq!(*described.definition, next);
     assert_eq!(next.view().unwrap().features.len(), 6);
 }
 
@@ -312,7 +314,7 @@ fn materialized(features: &str) -> String {
 }
 
 async fn described(writer: &Writer, store: &str) -> Definition {
-    writer.describe_store(store, NEWEST).await.unwrap().definition.clone()
+    Definition::clone(&writer.describe_store(store, NEWEST).await.unwrap().definition)
 }
 
 fn names(definition: &Definition) -> Vec<&str> {

@@ -49,7 +49,7 @@ fn writer(log: Arc<dyn ChangeLog>, seed: u64) -> Writer {
 }
 
 fn spec(name: &str) -> StoreSpec {
-    StoreSpec::documents(name, KeyType::String, 4).field("count", INT64)
+    StoreSpec::documents(name, KeyType::String).partitions(4).field("count", INT64)
 }
 
 fn increment(sequence: u64, key: &str) -> Change {
@@ -186,7 +186,7 @@ async fn older_client_can_write_after_a_field_is_widened() {
     let log = memory();
     let writer = writer(log.clone(), 1);
     let int32 = FieldType::INT32;
-    let spec = StoreSpec::documents("users", KeyType::String, 4).field("count", int32);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(4).field("count", int32);
     let created = writer.create_store(&spec).await.unwrap();
     let widen = Alteration::WidenField { name: "count".to_owned(), to: INT64 };
     writer.alter_store("users", SchemaVersion(0), &[widen]).await.unwrap();
@@ -211,7 +211,7 @@ async fn older_client_can_write_after_a_field_is_widened() {
 async fn older_client_can_insert_after_a_column_with_a_default_is_added() {
     let log = memory();
     let writer = writer(log.clone(), 1);
-    let spec = StoreSpec::stream("orders", KeyType::String, 4).field("count", INT64);
+    let spec = StoreSpec::stream("orders", KeyType::String).partitions(4).field("count", INT64);
     let created = writer.create_store(&spec).await.unwrap();
     let default = Some(Value::Int64(9));
     let more = FieldSpec { default, ..FieldSpec::new("rank", INT64) };

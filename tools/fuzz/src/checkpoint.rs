@@ -27,6 +27,9 @@ use forebay_reader::{CheckpointOptions, LogBarriers, Reader, ReaderOptions, Read
 use forebay_wire::entry::encode_entry;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::edits::apply_edits;
+use crate::runtime;
+
 const STORE: StoreId = StoreId(1);
 const AT: PartitionRef = PartitionRef { store: STORE, partition: PartitionId(0) };
 const LOG: LogId = LogId(7);
@@ -80,11 +83,6 @@ pub fn sound_checkpoint() -> Vec<u8> {
     SOUND.clone()
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_time().start_paused(true).build().expect("a runtime")
-}
-
 /// Records panics of this thread, which runs everything: a tail catches its own panics.
 fn note_panics() {
     static ONCE: Once = Once::new();
@@ -100,13 +98,7 @@ fn note_panics() {
 
 fn edited(edits: &[u8]) -> Vec<u8> {
     let mut bytes = SOUND.clone();
-    for [low, high, byte] in edits.as_chunks::<3>().0 {
-        let at = usize::from(u16::from_le_bytes([*low, *high]));
-        match bytes.get_mut(at) {
-            Some(place) => *place = *byte,
-            None => bytes.truncate(at % (bytes.len() + 1)),
-        }
-    }
+    apply_edits(edits, &mut bytes);
     bytes
 }
 
@@ -163,7 +155,8 @@ struct World {
 }
 
 fn definition() -> Definition {
-    StoreSpec::documents("fuzz", KeyType::String, 1)
+    StoreSpec::documents("fuzz", KeyType::String)
+        .partitions(1)
         .field("n", FieldType::INT64)
         .field("s", FieldType::STRING)
         .define(STORE)

@@ -42,7 +42,8 @@ impl RowLookup for Rows {
 /// A store with a field of each kind, and a second version with dropped, widened and emptied
 /// fields.
 static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
-    let mut spec = StoreSpec::documents("fuzz", KeyType::Bytes, 1)
+    let mut spec = StoreSpec::documents("fuzz", KeyType::Bytes)
+        .partitions(1)
         .field("count", FieldType::INT32)
         .field("name", FieldType::STRING)
         .field("score", FieldType::FLOAT64)
@@ -61,7 +62,7 @@ static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
     let second = first.altered(&alterations).expect("alterations of its own fields");
     let at = |definition| {
         let layout = Layout::of(&definition);
-        Arc::new(SchemaAt { definition, layout })
+        Arc::new(SchemaAt { definition: Arc::new(definition), layout })
     };
     Versions([first, second].map(at).into())
 });

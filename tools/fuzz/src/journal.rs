@@ -15,6 +15,8 @@ use forebay_log::disk::sim::Loss;
 use forebay_log::embedded_log::CommitMode;
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, ReadLimit};
 
+use crate::runtime;
+
 const STORE: StoreId = StoreId(1);
 const PARTITIONS: u32 = 3;
 const ROUNDS: u64 = 6;
@@ -33,9 +35,7 @@ const RECORD_HEADER_BYTES: usize = 16;
 /// Panics if an open or read fails untyped, or returns an entry that was never appended.
 pub fn embedded_journal(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
-    runtime.block_on(damage_and_open(*how, rest));
+    runtime().block_on(damage_and_open(*how, rest));
 }
 
 async fn damage_and_open(how: u8, rest: &[u8]) {

@@ -7,6 +7,7 @@
 mod canary;
 mod checkpoint;
 mod copy;
+mod edits;
 mod entry;
 mod journal;
 mod key;
@@ -50,3 +51,9 @@ pub const TARGETS: [Target; 12] = [
     ("snapshot_decode", snapshot_decode),
     ("tile_decode", tile_decode),
 ];
+
+/// Creates a runtime of the calling thread, with virtual time.
+fn runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().expect("a runtime")
+}

@@ -28,7 +28,7 @@ static LAYOUTS: LazyLock<[Layout; 4]> = LazyLock::new(|| {
 });
 
 fn layout(types: &[FieldType]) -> Layout {
-    let mut spec = StoreSpec::documents("fuzz", KeyType::Bytes, 1);
+    let mut spec = StoreSpec::documents("fuzz", KeyType::Bytes).partitions(1);
     for (number, field_type) in types.iter().enumerate() {
         spec = spec.field(format!("field{number}"), *field_type);
     }

@@ -18,6 +18,9 @@ use forebay_log::embedded_log::CommitMode;
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, ReadLimit};
 use forebay_wire::entry::encode_entry;
 
+use crate::edits::apply_edits;
+use crate::runtime;
+
 const STORE: StoreId = StoreId(1);
 const AT: PartitionRef = PartitionRef { store: STORE, partition: PartitionId(0) };
 const ENTRIES: usize = 3;
@@ -41,11 +44,6 @@ pub fn sound_segment() -> Vec<u8> {
         disk
     });
     disk.bytes(&segment(&disk)).expect("a file to read")
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_time().start_paused(true).build().expect("a runtime")
 }
 
 /// Returns a closed log of a few entries in one segment, and these entries.
@@ -100,15 +98,7 @@ fn damage(how: u8, rest: &[u8], bytes: &mut Vec<u8>) {
     match how {
         0 => *bytes = rest.to_vec(),
         1 => bytes.extend_from_slice(rest),
-        _ => {
-            for [low, high, byte] in rest.as_chunks::<3>().0 {
-                let at = usize::from(u16::from_le_bytes([*low, *high]));
-                match bytes.get_mut(at) {
-                    Some(place) => *place = *byte,
-                    None => bytes.truncate(bytes.len().min(at % (bytes.len() + 1))),
-                }
-            }
-        }
+        _ => apply_edits(rest, bytes),
     }
 }
 

@@ -164,7 +164,8 @@ fn keys() -> Inputs {
 }
 
 fn messages() -> Inputs {
-    let spec = StoreSpec::documents("users", KeyType::String, 4)
+    let spec = StoreSpec::documents("users", KeyType::String)
+        .partitions(4)
         .field("tenant", FieldType::STRING)
         .field("taste", FieldType::Vector(VectorType::F16, 2));
     let spec = StoreSpec { partition_key: Some("tenant".to_owned()), ..spec };

@@ -22,16 +22,6 @@ pub struct Layer {
 /// The layer table, by package name.
 pub type Layers = BTreeMap<String, Layer>;
 
-/// Prints every wrong edge.
-///
-/// # Errors
-/// Returns an error if there is a wrong edge, or the tables cannot be read.
-pub fn run(workspace: &Workspace) -> Result<(), String> {
-    let problems = problems(workspace)?;
-    problems.iter().for_each(|problem| println!("layers: {problem}"));
-    if problems.is_empty() { Ok(()) } else { Err(format!("layers: {} problems", problems.len())) }
-}
-
 /// Returns a finding for every wrong edge.
 ///
 /// # Errors

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::{
-    bazel, bench, check, demo, fuzz, language, layers, nightly, package, sanitize, schedules,
-    stages, tidy, unit, workspace::Workspace,
+    bazel, bench, check, demo, fuzz, language, nightly, package, sanitize, schedules, stages, unit,
+    workspace::Workspace,
 };
 
 #[derive(Parser)]
@@ -45,10 +45,6 @@ enum Verb {
         #[arg(long)]
         only: Vec<String>,
     },
-    /// Check the imports of the crates against the layer table of ARCHITECTURE.md
-    Layers,
-    /// Check the sources against the house rules
-    Tidy,
     /// Print the shares of sentences without a subject and of types with a bare name
     Language {
         /// Fail above the limits of 4 % and 1 %
@@ -110,8 +106,6 @@ fn main() -> ExitCode {
         Verb::Nightly { only } => nightly::run(&workspace, only.as_deref()),
         Verb::Package => package::run(&workspace),
         Verb::Check { only } => check::run(&workspace, &only),
-        Verb::Layers => layers::run(&workspace),
-        Verb::Tidy => tidy::run(&workspace),
         Verb::Language { gate, list } => language::run(&workspace, gate, list),
         Verb::Bazel => bazel::run::run(&workspace),
         Verb::BazelMutationTest { only } => bazel::mutation_test::run(&workspace, only.as_deref()),

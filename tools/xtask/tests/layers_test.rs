@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use xtask::layers;
 use xtask::workspace::Workspace;
+use xtask::{check, layers};
 
 const TABLES: &str = "\
 <!-- layers:begin -->
@@ -85,8 +85,8 @@ fn upward_edge_is_refused() {
     package(folder.path(), "libs/log", "forebay-log", edge);
     let words = ["forebay-log (L2) may not import forebay-writer-service (L4)", "Cargo.toml:6"];
     only_problem(&workspace, &words);
-    let problem = layers::run(&workspace).unwrap_err();
-    assert!(problem.contains("1 problem"), "{problem}");
+    let problem = check::run(&workspace, &["layers".to_owned()]).unwrap_err();
+    assert!(problem.contains("check/layers"), "{problem}");
 }
 
 #[test]

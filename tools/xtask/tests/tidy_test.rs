@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use xtask::tidy;
 use xtask::workspace::Workspace;
+use xtask::{check, tidy};
 
 const CLEAN: [(&str, &str); 11] = [
     ("Cargo.toml", "[workspace]\n[workspace.lints.rust]\nunsafe_code = 'forbid'\n"),
@@ -60,7 +60,7 @@ fn planted(file: &str, text: &str, words: &[&str]) {
     for word in words {
         assert!(problems[0].contains(word), "{word} in {}", problems[0]);
     }
-    assert!(tidy::run(&workspace).is_err());
+    assert!(check::run(&workspace, &["tidy".to_owned()]).is_err());
 }
 
 const LIB: &str = "libs/a/src/lib.rs";

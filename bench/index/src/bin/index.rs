@@ -67,7 +67,7 @@ fn work(section: &str, role: &str, entries: &str) -> Result<(), String> {
         }
         "rust" => rust(data),
         "apply" => apply(data),
-        "beside" => beside(data),
+        "concurrent" => concurrent_reads(data),
         "growth" => {
             let growth = Growth::new(data, 1_000_000);
             let grow = || growth.grow();
@@ -115,14 +115,15 @@ fn apply(data: Data) -> Result<(), String> {
     answer(data, &mut writes::contenders(&copy))
 }
 
-fn beside(data: Data) -> Result<(), String> {
-    let beside = RefCell::new(ConcurrentReads::fill(data)?);
-    let mut contenders = vec![Contender::several("idle", || beside.borrow_mut().idle())];
+fn concurrent_reads(data: Data) -> Result<(), String> {
+    let reads = RefCell::new(ConcurrentReads::fill(data)?);
+    let mut contenders = vec![Contender::several("idle", || reads.borrow_mut().idle())];
     for (name, rate) in
         [("10K/s", 10_000), ("100K/s", 100_000), ("500K/s", 500_000), ("1M/s", 1_000_000)]
     {
-        let beside = &beside;
-        contenders.push(Contender::several(name, move || beside.borrow_mut().beside(name, rate)));
+        let reads = &reads;
+        let read = move || reads.borrow_mut().concurrent(name, rate);
+        contenders.push(Contender::several(name, read));
     }
     answer(data, &mut contenders)
 }

@@ -109,7 +109,7 @@ impl ConcurrentReads {
     ///
     /// # Errors
     /// Fails if a document is missing, or a write fails.
-    pub fn beside(&mut self, name: &str, per_second: u64) -> Result<Values, String> {
+    pub fn concurrent(&mut self, name: &str, per_second: u64) -> Result<Values, String> {
         let (copy, effects, reader) = (&mut self.copy, &self.effects, &mut self.reader);
         let ends = AtomicBool::new(false);
         let (times, wrote) = thread::scope(|scope| {
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn concurrent_reads_find_their_documents() {
-        let mut beside = ConcurrentReads::fill(DATA).unwrap();
-        assert!(beside.idle().unwrap().iter().any(|(name, p50)| name == "idle p50" && *p50 > 0.0));
-        let values = beside.beside("10K/s", 10_000).unwrap();
+        let mut reads = ConcurrentReads::fill(DATA).unwrap();
+        assert!(reads.idle().unwrap().iter().any(|(name, p50)| name == "idle p50" && *p50 > 0.0));
+        let values = reads.concurrent("10K/s", 10_000).unwrap();
         assert!(values.iter().any(|(name, rate)| name == "10K/s achieved, %" && *rate > 0.0));
     }
 }

@@ -94,7 +94,12 @@ impl Growth {
             reader.read(WARMED, &AtomicBool::new(false))?;
             still.extend(reader.read(STILL, &AtomicBool::new(false))?);
             let end = if part + 1 == PARTS { self.data.entries } else { border(part + 1) };
-            growing.extend(beside(&mut copy, &mut reader, border(part)..end, &mut calls)?);
+            growing.extend(read_during_growth(
+                &mut copy,
+                &mut reader,
+                border(part)..end,
+                &mut calls,
+            )?);
         }
         let found = copy.writer.usage().documents;
         if found != self.data.entries {
@@ -105,7 +110,7 @@ impl Growth {
 }
 
 /// Reads while these documents are inserted; returns the time of each read.
-fn beside(
+fn read_during_growth(
     copy: &mut Copy,
     reader: &mut Chain,
     come: Range<u64>,

@@ -119,7 +119,8 @@ impl PushSide {
         let url = format!("file://{}", snapshots.path().display());
         let server = Server::start_with(scratch()?, Log::Buffered, &["--snapshots", &url])?;
         let client = Client::connect(server.address(), ClientOptions::default()).await?;
-        let spec = StoreSpec::documents(STORE, KeyType::Int64, plan.partitions)
+        let spec = StoreSpec::documents(STORE, KeyType::Int64)
+            .partitions(plan.partitions)
             .field("text", FieldType::STRING);
         let store = client.create_store(&spec).await?;
         let version = documents::FIRST;
@@ -304,7 +305,7 @@ const OWN_PEAK: &str = "memory of the process's own at its peak, bytes";
 const MAPPED_BEFORE: &str = "memory with mapped files before, bytes";
 const MAPPED_PEAK: &str = "memory with mapped files at its peak, bytes";
 const INDEX_BEFORE: &str = "index of the version before, bytes in use";
-const INDEX: &str = "index of the new version beside it, bytes in use";
+const INDEX: &str = "index of the new version next to it, bytes in use";
 const RATE: &str = "rows/s";
 const FLIP: &str = "version live to the reader's change, at most, ms";
 const FAILED: &str = "reads that failed";

@@ -7,7 +7,7 @@
 //! the last such command. The process ends when its input ends.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use super::documents;
 use crate::clock::nanos;
 use crate::latency::Latency;
-use crate::{Failure, runtime};
+use crate::{Failure, runtime, say};
 
 /// First argument of a program that is to read.
 pub const READ: &str = "read";
@@ -142,7 +142,7 @@ fn read(
         reader.await_ready(PATIENCE).await?;
         Ok::<_, Failure>(reader)
     })?;
-    say(ReaderLine::Ready)?;
+    say(&ReaderLine::Ready.line())?;
     let asked = listen();
     let mut reads = Reads::new(reader, documents)?;
     loop {
@@ -152,7 +152,7 @@ fn read(
             Ok(ReaderCommand::Stretch) => {
                 let since = reads.since.stretch(&reads.reader)?;
                 reads.since = ReadTally::new()?;
-                say(ReaderLine::Since(since))?;
+                say(&ReaderLine::Since(since).line())?;
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(()),
@@ -182,12 +182,6 @@ fn listen() -> Receiver<ReaderCommand> {
         }
     });
     asked
-}
-
-fn say(told: ReaderLine) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(told.line().as_bytes())?;
-    out.flush()
 }
 
 /// The reads of a span of time.
@@ -291,7 +285,7 @@ impl Reads {
         let wanted = documents::beginning(version, key);
         if text_of(&self.reader, key).is_some_and(|text| text.starts_with(&wanted)) {
             (self.next, self.parts_left) = (None, Some(PARTS));
-            say(ReaderLine::Flip(began))?;
+            say(&ReaderLine::Flip(began).line())?;
         }
         Ok(())
     }
@@ -314,7 +308,7 @@ impl Reads {
             let mut around = ReadTally::new()?;
             self.parts.iter().try_for_each(|part| around.add(&part.counted))?;
             self.parts_left = None;
-            say(ReaderLine::Around(around.stretch(&self.reader)?))?;
+            say(&ReaderLine::Around(around.stretch(&self.reader)?).line())?;
         }
         let until = now + AROUND_NANOS / PARTS;
         self.parts.push_back(Part { until, counted: ReadTally::new()? });

@@ -95,11 +95,15 @@ impl Side for Engine {
 
 impl Shard {
     fn open(directory: &ShardDirectory, store: StoreId) -> Result<Self> {
-        let definition = StoreSpec::key_value("simple", KeyType::String, 1).define(store)?;
+        let definition =
+            StoreSpec::key_value("simple", KeyType::String).partitions(1).define(store)?;
         let at = PartitionRef { store, partition: PartitionId(0) };
         let writer = directory.create(at, KeyOrder::of(&definition))?;
         let value = definition.fields[0].id;
-        let schema = OneSchema(Arc::new(SchemaAt { layout: Layout::of(&definition), definition }));
+        let schema = OneSchema(Arc::new(SchemaAt {
+            layout: Layout::of(&definition),
+            definition: Arc::new(definition),
+        }));
         let state = PartitionState::new(at, PartitionCount(1));
         let mut shard = Self { writer, state, schema, value, sequence: 0 };
         shard.apply(SchemaVersion(0), EntryBody::LogHeader)?;

@@ -42,7 +42,8 @@ impl<'r> Node<'r> {
         let clients = runtime.block_on(connecting).map_err(|failure| failure.to_string())?;
         let stores = async {
             for value_bytes in &plan.values {
-                let spec = StoreSpec::key_value(name(*value_bytes), KeyType::String, PARTITIONS);
+                let spec = StoreSpec::key_value(name(*value_bytes), KeyType::String)
+                    .partitions(PARTITIONS);
                 match clients[0].create_store(&spec).await {
                     Err(error) if error.code() == ErrorCode::Conflict => {}
                     created => drop(created?),

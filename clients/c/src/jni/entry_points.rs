@@ -7,7 +7,7 @@ use jni_sys::{JNIEnv, jclass, jint, jlong};
 use super::{at, text};
 
 /// Version of the entry points and structs; raised with each change of either.
-pub(super) const ABI_VERSION: jint = 13;
+pub(super) const ABI_VERSION: jint = 14;
 
 calls! {
     Java_io_forebay_JniCalls_close(id, error) =>
@@ -47,6 +47,8 @@ calls! {
         crate::admin::fb_store_list(client as u64, at(definitions), at(error));
     Java_io_forebay_JniCalls_storeDefinition(store, definition, error) =>
         crate::admin::fb_store_definition(store as u64, at(definition), at(error));
+    Java_io_forebay_JniCalls_storeRefresh(store, definition, error) =>
+        crate::admin::fb_store_refresh(store as u64, at(definition), at(error));
     Java_io_forebay_JniCalls_storeWrite(
         store, changes, change_count, deadline_ms, outcomes, token, error) =>
         crate::write::fb_store_write(

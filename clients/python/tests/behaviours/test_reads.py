@@ -231,10 +231,10 @@ def test_ready_reader_reports_status_and_metrics(stores: Stores) -> None:
     token = store.batch(forebay.upsert(f"k{at}", {"a": at}) for at in range(30)).token
     reader.await_token(token, 30)
     assert reader.is_ready
-    before = reader.metrics()
+    before = reader.metrics().reads
     reader.get_many(["k1", "k2", "none"], "a")
     after = reader.metrics()
-    assert (after.hits - before.hits, after.misses - before.misses) == (2, 1)
+    assert (after.reads.hits - before.hits, after.reads.misses - before.misses) == (2, 1)
     assert after.memory_bytes > 0 and after.counts.records_applied >= 3
     status = reader.status()
     assert (status.store, status.phase, status.bootstrap_percent) == (reader.store, "serving", 100)

@@ -457,3 +457,19 @@ def test_stores_are_created_described_altered_and_deleted(client: forebay.Client
         client.store(name)
     with pytest.raises(forebay.NotFoundError):
         store.upsert(1, {"a": 1})
+
+
+def test_refresh_returns_the_newest_definition(server: Server, stores: Stores) -> None:
+    store, _ = stores.create({"a": "int64", "b": "int64"})
+    name = store.definition.name
+    with forebay.Client(server.endpoint) as other:
+        altered = other.alter_store(name, [forebay.Alteration.drop_field("b")], from_version=1)
+        assert store.definition.version == 1
+        assert store.refresh() == altered
+        assert store.definition == altered
+        other.delete_store(name)
+        with pytest.raises(forebay.NotFoundError):
+            store.refresh()
+        other.create_store(name, {"a": "int64"})
+        with pytest.raises(forebay.NotFoundError):
+            store.refresh()

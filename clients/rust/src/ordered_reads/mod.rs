@@ -25,6 +25,7 @@ use crate::store::Store;
 use crate::store_backend::StoreBackend;
 use crate::store_state::StoreState;
 
+use futures::future::BoxFuture;
 use partition::Shards;
 pub use scan::{OrderedDocument, OrderedScan, OrderedStream};
 
@@ -114,28 +115,30 @@ impl OrderedReads {
         self.get_all(read, routed.collect::<Result<_>>()?).await
     }
 
-    async fn get_all(
-        &self,
-        read: &ReadOptions,
+    fn get_all<'a>(
+        &'a self,
+        read: &'a ReadOptions,
         keys: Vec<Bytes>,
-    ) -> Result<Vec<Result<Option<Document>>>> {
-        let asked = keys.len();
-        let message = v1::GetDocumentsRequest {
-            store: self.state.name().to_owned(),
-            keys,
-            fields: Vec::new(),
-            read: Some(read.into()),
-        };
-        let shards = self.shards.clone();
-        let call = async move |_, message| shards.clone().get_documents(message).await;
-        let client = self.state.connection();
-        let answer: v1::GetDocumentsResponse =
-            client.read_within(read.timeout(), message, call).await?;
-        if answer.found.len() != asked {
-            return Err(fewer());
-        }
-        self.state.notice_version(answer.schema_version);
-        Ok(answer.found.into_iter().map(|found| self.outcome(found)).collect())
+    ) -> BoxFuture<'a, Result<Vec<Result<Option<Document>>>>> {
+        Box::pin(async move {
+            let asked = keys.len();
+            let message = v1::GetDocumentsRequest {
+                store: self.state.name().to_owned(),
+                keys,
+                fields: Vec::new(),
+                read: Some(read.into()),
+            };
+            let shards = self.shards.clone();
+            let call = async move |_, message| shards.clone().get_documents(message).await;
+            let client = self.state.connection();
+            let answer: v1::GetDocumentsResponse =
+                client.read_within(read.timeout(), message, call).await?;
+            if answer.found.len() != asked {
+                return Err(fewer());
+            }
+            self.state.notice_version(answer.schema_version);
+            Ok(answer.found.into_iter().map(|found| self.outcome(found)).collect())
+        })
     }
 
     fn outcome(&self, found: v1::DocumentResult) -> Result<Option<Document>> {

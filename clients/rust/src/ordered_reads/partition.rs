@@ -14,7 +14,7 @@ use forebay_wire::status::error_of_status;
 use forebay_wire::token::Token;
 use forebay_wire::v1;
 use forebay_wire::v1::shards_client::ShardsClient;
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, try_join_all};
 use tonic::Streaming;
 use tonic::transport::Channel;
 
@@ -111,25 +111,31 @@ impl PartitionScan {
     ///
     /// # Errors
     /// The reason why the scan cannot continue; `Unavailable` if no node answers in time.
-    pub async fn fill(&mut self, connection: &Connection, shards: &Shards) -> Result<()> {
-        let wait_ms = self.request.read.as_ref().map_or(0, |read| read.wait_ms);
-        let deadline = connection.deadline() + Duration::from_millis(wait_ms.into());
-        let mut last = None;
-        let filling = async {
-            let mut backoff = connection.backoff();
-            while self.waiting.is_empty() && !self.is_over {
-                let Err(error) = self.page(shards).await else { continue };
-                if error.code() != ErrorCode::Unavailable {
-                    return Err(error);
+    pub fn fill<'a>(
+        &'a mut self,
+        connection: &'a Connection,
+        shards: &'a Shards,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let wait_ms = self.request.read.as_ref().map_or(0, |read| read.wait_ms);
+            let deadline = connection.deadline() + Duration::from_millis(wait_ms.into());
+            let mut last = None;
+            let filling = async {
+                let mut backoff = connection.backoff();
+                while self.waiting.is_empty() && !self.is_over {
+                    let Err(error) = self.page(shards).await else { continue };
+                    if error.code() != ErrorCode::Unavailable {
+                        return Err(error);
+                    }
+                    self.pages = None;
+                    last = Some(error);
+                    tokio::time::sleep(backoff.next_wait(connection.entropy())).await;
                 }
-                self.pages = None;
-                last = Some(error);
-                tokio::time::sleep(backoff.next_wait(connection.entropy())).await;
-            }
-            Ok(())
-        };
-        let filled = tokio::time::timeout(deadline, filling).await;
-        filled.unwrap_or_else(|_| Err(connection.no_answer(last)))
+                Ok(())
+            };
+            let filled = tokio::time::timeout(deadline, filling).await;
+            filled.unwrap_or_else(|_| Err(connection.no_answer(last)))
+        })
     }
 
     /// Processes one page.

@@ -22,7 +22,8 @@ fn city() -> ColumnRules {
 
 /// Returns a spec of orders: a time, a required city, one of two devices, a class of one to three.
 fn spec() -> StoreSpec {
-    let mut spec = StoreSpec::stream(new_name(), KeyType::String, 3).field("at", TIMESTAMP);
+    let mut spec =
+        StoreSpec::stream(new_name(), KeyType::String).partitions(3).field("at", TIMESTAMP);
     spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
     spec.options.log_retention_us = Some(3_600_000_000);
     spec.options.log_retention_bytes = Some(1 << 40);

@@ -44,7 +44,7 @@ behaviours! {
         oversize_name_is_refused concurrent_increments_add_up_exactly
         min_max_and_list_merges_take_effect if_absent_race_has_exactly_one_winner
         if_version_applies_only_to_the_given_version if_newer_applies_only_a_larger_value
-        stores_are_created_described_altered_and_deleted;
+        stores_are_created_described_altered_and_deleted refresh_returns_the_newest_definition;
     reader: absent_null_and_empty_differ get_copies_a_value_into_the_callers_buffer
         document_expires_exactly_at_its_time field_expires_at_its_own_time
         read_after_a_token_waits_for_its_write latest_read_sees_every_acknowledged_write

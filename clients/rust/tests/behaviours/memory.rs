@@ -28,7 +28,7 @@ fn opened<const N: usize>(
 /// Returns the document as this process has it now.
 fn found(reader: &Reader, key: &str) -> Option<Fields> {
     let document = reader.get_document(key).unwrap();
-    document.map(|document| named(document, &reader.schema().definition))
+    document.map(|document| named(document, &reader.definition()))
 }
 
 /// Makes the reads of a ranking, by any reader: the program under test.

@@ -615,8 +615,8 @@ pub async fn scan_equals_gets() {
     let seen = fixture.scan();
     let gets = keys.iter().filter_map(|key| {
         let found = fixture.reader.get_document(key).unwrap()?;
-        let definition = &fixture.reader.schema().definition;
-        Some((key.clone(), crate::world::named(found, definition)))
+        let definition = fixture.reader.definition();
+        Some((key.clone(), crate::world::named(found, &definition)))
     });
     assert_eq!(seen, gets.collect());
     assert_eq!(seen.len(), 3_000 - 3_000usize.div_ceil(7));

@@ -30,7 +30,8 @@ fn spec() -> StoreSpec {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
         FieldSpec { rules, ..FieldSpec::new(name, of) }
     };
-    let mut spec = StoreSpec::stream(new_name(), KeyType::String, 3).field("at", TIMESTAMP);
+    let mut spec =
+        StoreSpec::stream(new_name(), KeyType::String).partitions(3).field("at", TIMESTAMP);
     spec.fields.push(indexed("city", STRING, ColumnIndex::Exact));
     spec.fields.push(indexed("class", INT32, ColumnIndex::Exact));
     spec.fields.push(indexed("price", INT64, ColumnIndex::Range));

@@ -76,7 +76,7 @@ pub fn keyed<const N: usize>(
     partitions: u32,
     fields: [(&str, FieldType); N],
 ) -> StoreSpec {
-    let spec = StoreSpec::documents(new_name(), key_type, partitions);
+    let spec = StoreSpec::documents(new_name(), key_type).partitions(partitions);
     fields.into_iter().fold(spec, |spec, (name, field_type)| spec.field(name, field_type))
 }
 
@@ -218,7 +218,7 @@ pub async fn document<'k>(
     key: impl Into<DocumentKey<'k>>,
 ) -> Result<Option<Fields>> {
     let document = reader.get_document_with(read, key).await?;
-    Ok(document.map(|document| named(document, &reader.schema().definition)))
+    Ok(document.map(|document| named(document, &reader.definition())))
 }
 
 /// Returns one field as this process has it now.
@@ -246,7 +246,7 @@ pub fn scan(reader: &Reader) -> BTreeMap<String, Fields> {
     loop {
         let visited = reader.scan_next(&mut scan, None, 100, |found| {
             let key = found.key.primary().with_bytes(|key| String::from_utf8(key.to_vec()));
-            let fields = named(found.row.document()?, &found.row.schema().definition);
+            let fields = named(found.row.document()?, found.row.definition());
             let seen = documents.insert(key.unwrap(), fields);
             assert_eq!(seen, None, "a document came twice");
             Ok(())

@@ -113,7 +113,7 @@ pub async fn every_value_type_is_read_as_written() {
 }
 
 pub async fn key_value_store_puts_gets_and_deletes_bytes() {
-    let spec = StoreSpec::key_value(new_name(), KeyType::Bytes, 2);
+    let spec = StoreSpec::key_value(new_name(), KeyType::Bytes).partitions(2);
     let fixture = StoreFixture::create(spec).await;
     let (store, reader) = (&fixture.store, &fixture.reader);
     let mut token = sent(store.put_value(b"empty", b"")).await;
@@ -396,8 +396,9 @@ pub async fn oversize_value_is_refused() {
 
 pub async fn oversize_name_is_refused() {
     let (client, long) = (client().await, "n".repeat(NAME_BYTES_MAX + 1));
-    let of_store = StoreSpec::documents(&long, KeyType::String, 1);
-    let of_field = StoreSpec::documents(new_name(), KeyType::String, 1).field(&long, INT64);
+    let of_store = StoreSpec::documents(&long, KeyType::String).partitions(1);
+    let of_field =
+        StoreSpec::documents(new_name(), KeyType::String).partitions(1).field(&long, INT64);
     for spec in [of_store, of_field] {
         assert_eq!(over_limit(client.create_store(&spec).await), (255, 256));
     }
@@ -518,7 +519,8 @@ pub async fn stores_are_created_described_altered_and_deleted() {
     assert_eq!(field.default, Some(7.into()));
     assert_eq!(client.describe_store(&name, None).await.unwrap(), *definition);
     assert!(client.list_stores().await.unwrap().contains(&definition));
-    let again = client.create_store(&StoreSpec::key_value(&name, KeyType::Int64, 1)).await;
+    let again =
+        client.create_store(&StoreSpec::key_value(&name, KeyType::Int64).partitions(1)).await;
     refused(again, ErrorCode::Conflict);
     let drop_field = |name: &str| [Alteration::DropField(name.to_owned())];
     let first = Some(SchemaVersion(1));
@@ -536,4 +538,19 @@ pub async fn stores_are_created_described_altered_and_deleted() {
     client.delete_store(&name).await.unwrap();
     refused(client.store(&name).await, ErrorCode::NotFound);
     refused(store.upsert(1).set("a", 1).send().await, ErrorCode::NotFound);
+}
+
+pub async fn refresh_returns_the_newest_definition() {
+    let fixture = StoreFixture::with([("a", INT64), ("b", INT64)]).await;
+    let (store, name) = (&fixture.store, fixture.name());
+    let other = client().await;
+    let drop_field = [Alteration::DropField("b".to_owned())];
+    let altered = other.alter_store(name, Some(SchemaVersion(1)), &drop_field).await.unwrap();
+    assert_eq!(store.definition().version, SchemaVersion(1));
+    assert_eq!(*store.refresh().await.unwrap(), altered);
+    assert_eq!(*store.definition(), altered);
+    other.delete_store(name).await.unwrap();
+    refused(store.refresh().await, ErrorCode::NotFound);
+    other.create_store(&StoreSpec::key_value(name, KeyType::String).partitions(1)).await.unwrap();
+    refused(store.refresh().await, ErrorCode::NotFound);
 }

@@ -14,10 +14,10 @@ async fn stores_are_created_once_described_listed_and_deleted() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 4).await;
-    let spec = StoreSpec::key_value("counters", KeyType::Bytes, 1);
+    let spec = StoreSpec::key_value("counters", KeyType::Bytes).partitions(1);
     let error = client.create_store(&spec).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict);
-    let spec = StoreSpec::key_value("a", KeyType::Bytes, 1);
+    let spec = StoreSpec::key_value("a", KeyType::Bytes).partitions(1);
     client.create_store(&spec).await.unwrap();
     let described = client.describe_store("counters", None).await.unwrap();
     assert_eq!(described, *store.definition());
@@ -27,7 +27,7 @@ async fn stores_are_created_once_described_listed_and_deleted() {
     client.delete_store("a").await.unwrap();
     assert_eq!(client.delete_store("a").await.unwrap_err().code(), ErrorCode::NotFound);
     assert_eq!(client.list_stores().await.unwrap(), [described]);
-    let impossible = StoreSpec::documents("impossible", KeyType::String, 0);
+    let impossible = StoreSpec::documents("impossible", KeyType::String).partitions(0);
     let error = client.create_store(&impossible).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
 }
@@ -71,7 +71,7 @@ async fn unreachable_server_is_unavailable_with_its_address() {
     assert_eq!(error.code(), ErrorCode::Unavailable);
     // Reads retry until the deadline; a change surely never left.
     assert_eq!(client.list_stores().await.unwrap_err().code(), ErrorCode::Unavailable);
-    let spec = StoreSpec::key_value("a", KeyType::Bytes, 1);
+    let spec = StoreSpec::key_value("a", KeyType::Bytes).partitions(1);
     let mut changed = client.create_store(&spec).await.unwrap_err().code();
     for _ in 0..20 {
         if changed == ErrorCode::Unavailable {
@@ -127,7 +127,7 @@ async fn leave_unknown<T: Debug>(
 }
 
 fn spec() -> StoreSpec {
-    StoreSpec::documents("counters", KeyType::String, 2).field("n", INT64)
+    StoreSpec::documents("counters", KeyType::String).partitions(2).field("n", INT64)
 }
 
 #[tokio::test]

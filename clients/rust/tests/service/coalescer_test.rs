@@ -44,7 +44,7 @@ async fn concurrent_writes_are_coalesced_and_each_receives_its_own_outcome() {
 async fn refused_event_does_not_fail_coalesced_events() {
     let world = World::start().await;
     let required = ColumnRules { required: true, ..ColumnRules::default() };
-    let mut spec = StoreSpec::stream("orders", KeyType::String, 2);
+    let mut spec = StoreSpec::stream("orders", KeyType::String).partitions(2);
     spec.fields.push(FieldSpec { rules: required, ..FieldSpec::new("n", INT64) });
     let orders = world.client().await.create_store(&spec).await.unwrap();
     let keys = keys();

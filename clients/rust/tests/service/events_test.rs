@@ -26,7 +26,7 @@ fn devices(allowed: &[&str]) -> ColumnRules {
 /// Creates a stream of orders: a time, a required city, one of two devices, a price.
 async fn orders(client: &Client) -> Store {
     let required = ColumnRules { required: true, ..ColumnRules::default() };
-    let mut spec = StoreSpec::stream("orders", KeyType::String, 3).field("at", TIME);
+    let mut spec = StoreSpec::stream("orders", KeyType::String).partitions(3).field("at", TIME);
     spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
     spec.fields.push(FieldSpec { rules: required, ..FieldSpec::new("city", STRING) });
     spec.fields.push(FieldSpec {

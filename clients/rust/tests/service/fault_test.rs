@@ -117,7 +117,7 @@ async fn unsent_write_is_unavailable_and_can_be_retried() {
 async fn full_writer_applies_back_pressure_and_no_call_hangs() {
     let world = World::start().await;
     let client = world.client().await;
-    let spec = StoreSpec::key_value("blobs", KeyType::Int64, 1);
+    let spec = StoreSpec::key_value("blobs", KeyType::Int64).partitions(1);
     let store = client.create_store(&spec).await.unwrap();
     world.log.inner().close();
     // The gate and the queue hold one write and four more.

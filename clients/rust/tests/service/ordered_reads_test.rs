@@ -124,7 +124,8 @@ async fn scan_resumes_at_its_cursor_in_the_same_state() {
 #[tokio::test]
 async fn scan_stays_in_its_partition_key() {
     let world = World::start().await;
-    let mut spec = StoreSpec::documents("carts", KeyType::String, 4)
+    let mut spec = StoreSpec::documents("carts", KeyType::String)
+        .partitions(4)
         .field("user", INT64)
         .field("n", FieldType::INT64);
     spec.partition_key = Some("user".to_owned());
@@ -186,7 +187,7 @@ async fn invalid_scan_is_refused() {
 #[tokio::test]
 async fn key_value_store_orders_arbitrary_bytes() {
     let world = World::start().await;
-    let spec = StoreSpec::key_value("kv", KeyType::Bytes, 3);
+    let spec = StoreSpec::key_value("kv", KeyType::Bytes).partitions(3);
     let store = world.client().await.create_store(&spec).await.unwrap();
     let keys: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"\xff", b"\xff\xff\xff"];
     let mut all = Token::new(store.definition().store);

@@ -20,8 +20,10 @@ async fn orders(world: &World) -> (Store, Token) {
         FieldSpec { rules, ..FieldSpec::new(name, of) }
     };
     let timestamp = FieldType::Scalar(forebay::schema::ScalarType::Timestamp);
-    let mut spec =
-        StoreSpec::stream("orders", KeyType::Int64, 3).field("at", timestamp).field("note", STRING);
+    let mut spec = StoreSpec::stream("orders", KeyType::Int64)
+        .partitions(3)
+        .field("at", timestamp)
+        .field("note", STRING);
     spec.fields.push(indexed("city", STRING, ColumnIndex::Exact));
     spec.fields.push(indexed("price", INT64, ColumnIndex::Range));
     spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
@@ -104,7 +106,7 @@ async fn invalid_select_is_refused_before_it_is_sent() {
     assert_eq!(refusal(orders.select().between("price", 1..=2)).await, invalid(Some("price")));
     let behind = (Bound::Excluded(1_i64), Bound::Unbounded);
     assert_eq!(refusal(orders.select().between("price", behind)).await, invalid(Some("price")));
-    let spec = StoreSpec::documents("users", KeyType::String, 1);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
     let memory = Reader::in_memory(&spec, []).unwrap();
     let refused = refusal(memory.as_store().select()).await;
     assert_eq!(refused.0, ErrorCode::Unsupported);

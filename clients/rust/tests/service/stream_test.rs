@@ -144,7 +144,8 @@ async fn writes_of_a_dropped_stream_have_an_unknown_outcome() {
 async fn stream_waits_out_back_pressure() {
     let world = World::start().await;
     let client = world.client().await;
-    let spec = forebay::schema::StoreSpec::key_value("blobs", forebay::schema::KeyType::Int64, 1);
+    let spec = forebay::schema::StoreSpec::key_value("blobs", forebay::schema::KeyType::Int64)
+        .partitions(1);
     let store = client.create_store(&spec).await.unwrap();
     world.log.inner().close();
     // The gate and the queue hold one write and four more.

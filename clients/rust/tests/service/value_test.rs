@@ -22,7 +22,7 @@ const SCALARS: [ScalarType; 8] = [
 async fn every_value_type_arrives_as_sent() {
     let world = World::start().await;
     let client = world.client().await;
-    let mut spec = StoreSpec::documents("types", KeyType::String, 2);
+    let mut spec = StoreSpec::documents("types", KeyType::String).partitions(2);
     for scalar in SCALARS {
         spec = spec
             .field(scalar.name(), FieldType::Scalar(scalar))

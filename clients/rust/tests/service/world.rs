@@ -143,7 +143,8 @@ impl Drop for World {
 
 /// Creates a store of counters in this many partitions: `n` is a number, `name` a text.
 pub async fn counters(client: &Client, partitions: u32) -> Store {
-    let spec = StoreSpec::documents("counters", KeyType::String, partitions)
+    let spec = StoreSpec::documents("counters", KeyType::String)
+        .partitions(partitions)
         .field("n", INT64)
         .field("name", STRING);
     client.create_store(&spec).await.unwrap()
@@ -161,9 +162,9 @@ pub async fn document<'k>(
 
 /// Returns the field `n` of every document once everything in the log is applied.
 pub async fn counts(reader: &Reader) -> BTreeMap<Vec<u8>, i64> {
-    let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
+    let partitions: Vec<_> = reader.definition().partitions.partitions().collect();
     reader.wait(&ReadOptions::latest(PATIENCE), &partitions).await.unwrap();
-    let n = reader.schema().definition.field("n").unwrap().id;
+    let n = reader.definition().field("n").unwrap().id;
     let mut counts = BTreeMap::new();
     let mut scan = reader.scan();
     loop {

@@ -80,7 +80,8 @@ async fn if_absent_race_has_exactly_one_applied_write() {
 async fn if_version_failure_returns_the_current_version() {
     let world = World::start().await;
     let client = world.client().await;
-    let mut spec = StoreSpec::documents("versioned", KeyType::Int64, 2).field("n", INT64);
+    let mut spec =
+        StoreSpec::documents("versioned", KeyType::Int64).partitions(2).field("n", INT64);
     spec.options.versioned = true;
     let store = client.create_store(&spec).await.unwrap();
     store.upsert(7).set("n", 1).send().await.unwrap();
@@ -98,7 +99,7 @@ async fn if_version_failure_returns_the_current_version() {
 async fn key_value_store_stores_bytes() {
     let world = World::start().await;
     let client = world.client().await;
-    let spec = StoreSpec::key_value("blobs", KeyType::Bytes, 4);
+    let spec = StoreSpec::key_value("blobs", KeyType::Bytes).partitions(4);
     let store = client.create_store(&spec).await.unwrap();
     let reader = client.reader(forebay::ReaderOptions::new("blobs")).await.unwrap();
     reader.await_ready(PATIENCE).await.unwrap();
@@ -121,7 +122,8 @@ async fn key_value_store_stores_bytes() {
 async fn partition_key_and_key_together_name_the_document() {
     let world = World::start().await;
     let client = world.client().await;
-    let mut spec = StoreSpec::documents("carts", KeyType::String, 8)
+    let mut spec = StoreSpec::documents("carts", KeyType::String)
+        .partitions(8)
         .field("user", INT64)
         .field("items", FieldType::List(ScalarType::String));
     spec.partition_key = Some("user".to_owned());
@@ -177,8 +179,10 @@ async fn invalid_write_is_refused_before_it_is_sent() {
 async fn change_too_large_for_an_entry_is_refused_before_it_is_sent() {
     let world = World::start().await;
     let client = world.client().await;
-    let spec =
-        StoreSpec::documents("wide", KeyType::String, 1).field("a", STRING).field("b", STRING);
+    let spec = StoreSpec::documents("wide", KeyType::String)
+        .partitions(1)
+        .field("a", STRING)
+        .field("b", STRING);
     let store = client.create_store(&spec).await.unwrap();
     let half = "v".repeat(VALUE_BYTES_MAX * 3 / 4);
     let error = store.put("u").set("a", half.as_str()).set("b", half).send().await.unwrap_err();
@@ -232,7 +236,8 @@ async fn batch_names_its_invalid_change_and_sends_no_change() {
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     assert!(error.to_string().contains("change 1"), "{error}");
     assert!(world.appended_everywhere(&store).await.iter().all(Vec::is_empty));
-    let other = client.create_store(&StoreSpec::key_value("other", KeyType::Int64, 1)).await;
+    let other =
+        client.create_store(&StoreSpec::key_value("other", KeyType::Int64).partitions(1)).await;
     let foreign = store.batch().add(other.unwrap().delete(1)).unwrap_err();
     assert_eq!(foreign.code(), ErrorCode::InvalidArgument);
     assert_eq!(store.batch().send().await.unwrap().results, []);

@@ -90,7 +90,8 @@ impl MaterializationSpec {
         let view = view_of(definition)?;
         let (key_type, partitions) =
             (view.document_key_type(definition), definition.write_logs().partitions.0);
-        let empty = StoreSpec::documents(&self.store, key_type, partitions).define(id)?;
+        let empty =
+            StoreSpec::documents(&self.store, key_type).partitions(partitions).define(id)?;
         let made = self.altered_store(definition, None, &empty, &|_| false)?;
         Ok(Definition { version: SchemaVersion(1), ..made })
     }

@@ -179,7 +179,7 @@ impl ViewSpec {
         let default =
             if self.entity.iter().all(is_joined) { 1 } else { source.write_logs().partitions.0 };
         let partitions = self.partitions.unwrap_or(default);
-        let mut stream = StoreSpec::stream(&self.name, KeyType::Bytes, partitions);
+        let mut stream = StoreSpec::stream(&self.name, KeyType::Bytes).partitions(partitions);
         stream.stream = Some(StreamSpec { event_time: Some(builder.fields[0].name.clone()) });
         stream.fields = builder.fields;
         let mut definition = stream.define(id).map_err(at(ViewSpecPath::View))?;

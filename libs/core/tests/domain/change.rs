@@ -14,7 +14,8 @@ const NAME: FieldId = FieldId(2);
 const TAGS: FieldId = FieldId(3);
 
 fn definition(key_type: KeyType) -> Definition {
-    let spec = StoreSpec::documents("users", key_type, 1)
+    let spec = StoreSpec::documents("users", key_type)
+        .partitions(1)
         .field("count", FieldType::INT32)
         .field("name", FieldType::STRING)
         .field("tags", FieldType::List(ScalarType::Int32));
@@ -112,8 +113,9 @@ fn keys_fit_their_type_and_length() {
 
 #[test]
 fn partition_key_belongs_only_in_the_key() {
-    let mut spec =
-        StoreSpec::documents("carts", KeyType::Int64, 1).field("user", FieldType::STRING);
+    let mut spec = StoreSpec::documents("carts", KeyType::Int64)
+        .partitions(1)
+        .field("user", FieldType::STRING);
     spec.partition_key = Some("user".to_owned());
     let definition = spec.define(STORE).unwrap();
     let check = |partition_key: &[u8], primary: &[u8], fields| {

@@ -22,7 +22,8 @@ const TAGS: FieldId = FieldId(4);
 const V1: SchemaVersion = SchemaVersion(1);
 
 fn spec() -> StoreSpec {
-    StoreSpec::documents("users", KeyType::Bytes, 1)
+    StoreSpec::documents("users", KeyType::Bytes)
+        .partitions(1)
         .field("count", FieldType::INT32)
         .field("name", FieldType::STRING)
         .field("score", FieldType::FLOAT64)

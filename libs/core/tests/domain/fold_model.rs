@@ -57,7 +57,7 @@ impl Scribe {
     fn new(seed: u64) -> Self {
         let mut dice = SeededRng::new(seed);
         let key_type = *dice.pick(&KeyType::ALL);
-        let mut spec = StoreSpec::documents("random", key_type, PARTITIONS);
+        let mut spec = StoreSpec::documents("random", key_type).partitions(PARTITIONS);
         for number in 0..4 + dice.below(6) {
             spec = spec.field(format!("name{number}"), dice.field_type());
         }

@@ -159,7 +159,7 @@ fn truncated_row_is_refused_or_decodes_to_another_row() {
 }
 
 fn definition_of(types: &[FieldType]) -> Definition {
-    let mut spec = StoreSpec::documents("store", KeyType::Bytes, 1);
+    let mut spec = StoreSpec::documents("store", KeyType::Bytes).partitions(1);
     for (number, field_type) in types.iter().enumerate() {
         spec = spec.field(format!("f{number}"), *field_type);
     }

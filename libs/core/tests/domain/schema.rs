@@ -18,7 +18,7 @@ const INT64: FieldType = FieldType::INT64;
 const TEXT: FieldType = FieldType::STRING;
 
 fn users() -> Definition {
-    let spec = StoreSpec::documents("users", KeyType::String, 4).field("age", INT32);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(4).field("age", INT32);
     spec.field("name", TEXT).define(StoreId(1)).unwrap()
 }
 
@@ -36,6 +36,20 @@ fn add(name: &str) -> Alteration {
 
 fn drop_field(name: &str) -> Alteration {
     Alteration::DropField(name.to_owned())
+}
+
+#[test]
+fn specification_without_a_count_has_eight_partitions() {
+    let specs = [
+        StoreSpec::documents("users", KeyType::String),
+        StoreSpec::key_value("blobs", KeyType::String),
+        StoreSpec::stream("orders", KeyType::String),
+    ];
+    for spec in specs {
+        assert_eq!(spec.define(StoreId(1)).unwrap().partitions, PartitionCount(8));
+        let one = spec.partitions(1).define(StoreId(1)).unwrap();
+        assert_eq!(one.partitions, PartitionCount(1));
+    }
 }
 
 /// Proves for any history of alterations: ids are never used again, types only widen, each version
@@ -158,7 +172,7 @@ fn alterations_apply_atomically() {
 
 #[test]
 fn partition_key_is_a_plain_field_that_cannot_be_dropped() {
-    let mut spec = StoreSpec::documents("carts", KeyType::String, 4).field("user", TEXT);
+    let mut spec = StoreSpec::documents("carts", KeyType::String).partitions(4).field("user", TEXT);
     spec.partition_key = Some("user".to_owned());
     let definition = spec.define(StoreId(1)).unwrap();
     assert_eq!(refused(&definition, drop_field("user")), ErrorCode::InvalidArgument);
@@ -173,10 +187,11 @@ fn partition_key_is_a_plain_field_that_cannot_be_dropped() {
 
 #[test]
 fn key_value_store_cannot_add_or_drop_fields() {
-    let definition = StoreSpec::key_value("kv", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
+    let definition =
+        StoreSpec::key_value("kv", KeyType::Bytes).partitions(1).define(StoreId(1)).unwrap();
     assert_eq!(refused(&definition, add("more")), ErrorCode::InvalidArgument);
     assert!(definition.altered(&[Alteration::DropAll]).is_ok());
-    let mut spec = StoreSpec::documents("kv", KeyType::Bytes, 1);
+    let mut spec = StoreSpec::documents("kv", KeyType::Bytes).partitions(1);
     spec.key_value = true;
     assert_eq!(spec.define(StoreId(1)).unwrap(), definition);
     let other = spec.field("value", TEXT).define(StoreId(1)).unwrap_err();

@@ -31,7 +31,7 @@ fn spec() -> StoreSpec {
     let devices = [text("phone"), text("desktop")];
     let device =
         FieldSpec { default: Some(devices[0].clone()), ..column("device", TEXT, false, &devices) };
-    let mut spec = StoreSpec::stream("orders", KeyType::String, 4);
+    let mut spec = StoreSpec::stream("orders", KeyType::String).partitions(4);
     spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
     spec.fields = vec![
         FieldSpec::new("at", TIME),
@@ -180,7 +180,7 @@ fn stream_accepts_scalar_indexes_and_byte_retention() {
     many.stream = Some(StreamSpec::default());
     assert_eq!(code(many.define(StoreId(1))), Some(ErrorCode::LimitExceeded));
 
-    let mut documents = StoreSpec::documents("users", KeyType::String, 1);
+    let mut documents = StoreSpec::documents("users", KeyType::String).partitions(1);
     documents.options.log_retention_bytes = Some(1 << 30);
     assert_eq!(code(documents.define(StoreId(1))), INVALID, "only a stream's events");
 }
@@ -215,7 +215,7 @@ fn event_may_only_set_columns() {
     let increment = FieldOp::Increment(Value::Int64(1));
     assert_eq!(refused(&|event| event.fields[2].op = increment.clone()), INVALID);
     assert_eq!(refused(&|event| event.fields[1].op = FieldOp::Set(Some(Value::Int64(1)))), INVALID);
-    let documents = StoreSpec::documents("users", KeyType::String, 4).field("at", TIME);
+    let documents = StoreSpec::documents("users", KeyType::String).partitions(4).field("at", TIME);
     let documents = documents.define(StoreId(2)).unwrap();
     assert_eq!(code(event(&[]).check(&documents)), INVALID, "documents are not inserted");
 }

@@ -141,7 +141,7 @@ fn partitioning_matches_the_golden_vectors() {
 
 /// Returns a definition with one field of every type; each scalar also as a list.
 fn every_type() -> Definition {
-    let mut spec = StoreSpec::documents("every-type", KeyType::Bytes, 1);
+    let mut spec = StoreSpec::documents("every-type", KeyType::Bytes).partitions(1);
     for scalar in SCALAR_TYPES {
         spec = spec.field(scalar.name(), FieldType::Scalar(scalar));
         spec = spec.field(format!("{}s", scalar.name()), FieldType::List(scalar));
@@ -154,7 +154,8 @@ fn every_type() -> Definition {
 }
 
 fn text_and_count() -> Definition {
-    StoreSpec::documents("text-and-count", KeyType::Bytes, 1)
+    StoreSpec::documents("text-and-count", KeyType::Bytes)
+        .partitions(1)
         .field("text", FieldType::STRING)
         .field("count", FieldType::INT32)
         .define(StoreId(1))
@@ -168,14 +169,21 @@ fn definitions() -> Vec<(&'static str, Definition)> {
         Alteration::AddField(FieldSpec::new("tags", FieldType::List(ScalarType::String))),
     ];
     let altered = text_and_count().altered(&alterations).unwrap();
-    let numbers = StoreSpec::documents("numbers", KeyType::Bytes, 1)
+    let numbers = StoreSpec::documents("numbers", KeyType::Bytes)
+        .partitions(1)
         .field("a", FieldType::INT32)
         .field("b", FieldType::FLOAT64);
     let mut late = text_and_count();
     late.version.0 = 65_535;
     vec![
-        ("no-fields", StoreSpec::documents("none", KeyType::Bytes, 1).define(StoreId(1)).unwrap()),
-        ("key-value", StoreSpec::key_value("kv", KeyType::Bytes, 1).define(StoreId(1)).unwrap()),
+        (
+            "no-fields",
+            StoreSpec::documents("none", KeyType::Bytes).partitions(1).define(StoreId(1)).unwrap(),
+        ),
+        (
+            "key-value",
+            StoreSpec::key_value("kv", KeyType::Bytes).partitions(1).define(StoreId(1)).unwrap(),
+        ),
         ("numbers", numbers.define(StoreId(1)).unwrap()),
         ("text-and-count", text_and_count()),
         ("text-and-count-altered", altered),
@@ -328,7 +336,7 @@ fn refused() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str)> {
 
 fn refused_definitions() -> Vec<(&'static str, Definition)> {
     let of = |types: &[FieldType]| {
-        let mut spec = StoreSpec::documents("store", KeyType::Bytes, 1);
+        let mut spec = StoreSpec::documents("store", KeyType::Bytes).partitions(1);
         for (number, field_type) in types.iter().enumerate() {
             spec = spec.field(format!("f{number}"), *field_type);
         }

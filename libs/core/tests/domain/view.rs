@@ -19,7 +19,8 @@ fn scalar(scalar: ScalarType) -> FieldType {
 
 /// Returns orders by user: event time, city, price, weight, tags.
 fn orders() -> Definition {
-    let mut spec = StoreSpec::stream("orders", KeyType::String, 4)
+    let mut spec = StoreSpec::stream("orders", KeyType::String)
+        .partitions(4)
         .field("at", scalar(ScalarType::Timestamp))
         .field("city", scalar(ScalarType::String))
         .field("price", scalar(ScalarType::Int64))
@@ -36,7 +37,7 @@ fn store(name: &str) -> Result<Definition> {
         "counters" => (KeyType::Int64, 3),
         _ => return Err(Error::not_found("no such store").with_store(name)),
     };
-    let spec = StoreSpec::documents(name, key_type, 2);
+    let spec = StoreSpec::documents(name, key_type).partitions(2);
     spec.field("country", scalar(ScalarType::String))
         .field("people", scalar(ScalarType::Int32))
         .define(StoreId(id))
@@ -128,7 +129,7 @@ fn view_definition_contains_the_columns_of_its_groups_and_features() {
 
 #[test]
 fn event_time_gets_a_free_name_if_its_source_has_none() {
-    let spec = StoreSpec::stream("clicks", KeyType::Int64, 1);
+    let spec = StoreSpec::stream("clicks", KeyType::Int64).partitions(1);
     let clicks = spec.field("event_time", scalar(ScalarType::String)).define(StoreId(5)).unwrap();
     let view = ViewSpec {
         name: "counts".to_owned(),
@@ -345,12 +346,13 @@ fn invalid_materialization_is_refused() {
     assert_eq!(refused(&|it| it.expiry_grace_us = -1, &to), at(InvalidArgument));
     assert_eq!(refused(&|it| it.expiry_grace_us = 86_400_000_001, &to), at(LimitExceeded));
     let named = |spec: StoreSpec| StoreSpec { name: "user_features".to_owned(), ..spec };
-    let keyed =
-        StoreSpec::documents("", KeyType::String, 1).field("by", scalar(ScalarType::String));
+    let keyed = StoreSpec::documents("", KeyType::String)
+        .partitions(1)
+        .field("by", scalar(ScalarType::String));
     for other in [
-        StoreSpec::stream("", KeyType::String, 1),
-        StoreSpec::key_value("", KeyType::String, 1),
-        StoreSpec::documents("", KeyType::Bytes, 1),
+        StoreSpec::stream("", KeyType::String).partitions(1),
+        StoreSpec::key_value("", KeyType::String).partitions(1),
+        StoreSpec::documents("", KeyType::Bytes).partitions(1),
         StoreSpec { partition_key: Some("by".to_owned()), ..keyed },
     ] {
         let other = named(other).define(StoreId(20)).unwrap();
@@ -379,7 +381,7 @@ fn invalid_materialization_is_refused() {
 
 #[test]
 fn foreign_fields_are_refused_and_orphaned_fields_are_replaced() {
-    let documents = StoreSpec::documents("user_features", KeyType::String, 8);
+    let documents = StoreSpec::documents("user_features", KeyType::String).partitions(8);
     for name in ["spent_1h", "spending_position"] {
         let other = documents.clone().field(name, scalar(ScalarType::Int64));
         let other = other.define(StoreId(20)).unwrap();
@@ -453,7 +455,7 @@ fn materialization_is_altered_with_its_view() {
 
 /// Returns the document key type and a group's key of a view that groups by columns of these types.
 fn document_key(values: &[Value]) -> (KeyType, Vec<u8>) {
-    let mut stream = StoreSpec::stream("events", KeyType::String, 1);
+    let mut stream = StoreSpec::stream("events", KeyType::String).partitions(1);
     let names: Vec<_> = (0..values.len()).map(|number| format!("c{number}")).collect();
     for (name, value) in names.iter().zip(values) {
         stream = stream.field(name, value.field_type().unwrap());

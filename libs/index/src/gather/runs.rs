@@ -35,7 +35,7 @@ pub(super) struct Run {
     /// The fields' columns.
     pub(super) columns: Range<usize>,
     /// The bytes that are copied into the matrix; `None` for a single field that is read by itself.
-    pub(super) copied: Option<CopiedFields>,
+    pub(super) copied_fields: Option<CopiedFields>,
 }
 
 /// Fields whose bytes are the bytes of their cells.
@@ -53,11 +53,12 @@ impl Runs {
         for (place, field) in fields.iter().enumerate() {
             let columns = field.first..field.first + field.defaults.len();
             let slot = row.slot(field.handle.field());
-            let copied = slot.and_then(|slot| copied::<E>(slot, columns.len()));
-            let goes_on = runs.last_mut().filter(|last| last.takes(&columns, copied.as_ref()));
-            match (goes_on, &copied) {
-                (Some(run), Some(next)) => run.take(&columns, next),
-                _ => runs.push(Run { fields: place..place + 1, columns, copied }),
+            let copied_fields = slot.and_then(|slot| copied_fields::<E>(slot, columns.len()));
+            let last_run =
+                runs.last_mut().filter(|run| run.can_extend(&columns, copied_fields.as_ref()));
+            match (last_run, &copied_fields) {
+                (Some(run), Some(next)) => run.extend(&columns, next),
+                _ => runs.push(Run { fields: place..place + 1, columns, copied_fields }),
             }
         }
         Self { versions: row.versions(), runs: runs.into() }
@@ -65,30 +66,30 @@ impl Runs {
 
     /// Whether these instructions apply to a row.
     #[inline]
-    pub(super) fn are_for(&self, row: &RowRef<'_>) -> bool {
+    pub(super) fn apply_to(&self, row: &RowRef<'_>) -> bool {
         self.versions == row.versions()
     }
 }
 
 impl Run {
     /// Whether a field follows this run directly, in the row and in the matrix.
-    fn takes(&self, columns: &Range<usize>, next: Option<&CopiedFields>) -> bool {
-        let (Some(copied), Some(next)) = (&self.copied, next) else { return false };
+    fn can_extend(&self, columns: &Range<usize>, next: Option<&CopiedFields>) -> bool {
+        let (Some(copied_fields), Some(next)) = (&self.copied_fields, next) else { return false };
         self.columns.end == columns.start
-            && copied.slots.end == next.slots.start
-            && copied.bytes.end == next.bytes.start
+            && copied_fields.slots.end == next.slots.start
+            && copied_fields.bytes.end == next.bytes.start
     }
 
-    fn take(&mut self, columns: &Range<usize>, next: &CopiedFields) {
+    fn extend(&mut self, columns: &Range<usize>, next: &CopiedFields) {
         self.fields.end += 1;
         self.columns.end = columns.end;
-        if let Some(copied) = &mut self.copied {
-            (copied.slots.end, copied.bytes.end) = (next.slots.end, next.bytes.end);
+        if let Some(copied_fields) = &mut self.copied_fields {
+            (copied_fields.slots.end, copied_fields.bytes.end) = (next.slots.end, next.bytes.end);
         }
     }
 }
 
-fn copied<E: Element>(slot: &Slot, cells: usize) -> Option<CopiedFields> {
+fn copied_fields<E: Element>(slot: &Slot, cells: usize) -> Option<CopiedFields> {
     let Place::Fixed { at, width } = slot.place else { return None };
     let is_same = E::is_stored_as(slot.field_type) && width == cells * size_of::<E>();
     is_same.then_some(CopiedFields { slots: slot.number..slot.number + 1, bytes: at..at + width })

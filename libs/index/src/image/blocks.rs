@@ -115,7 +115,7 @@ impl Parity {
     }
 
     /// Returns the parity blocks that follow this many other blocks.
-    pub(super) fn behind(mut self, blocks: u64) -> Vec<BlockBytes> {
+    pub(super) fn into_blocks(mut self, blocks: u64) -> Vec<BlockBytes> {
         let first = (blocks as usize).checked_rem(self.sums.len()).unwrap_or(0);
         self.sums.rotate_left(first);
         self.sums

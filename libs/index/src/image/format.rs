@@ -189,19 +189,19 @@ impl Meta {
         if Some(bytes.len() as u64) != counts.meta_bytes() {
             return Err(damaged("the description has another length than the header says"));
         }
-        let (checksums, rest) = bytes.split_at(8 * counts.all_blocks() as usize);
+        let (checksums, remaining) = bytes.split_at(8 * counts.all_blocks() as usize);
         let checksums = checksums.as_chunks::<8>().0.iter();
         let checksums = checksums.map(|checksum| u64::from_le_bytes(*checksum)).collect();
-        let mut reader = ByteReader::new(rest, too_early);
+        let mut reader = ByteReader::new(remaining, too_early);
         let mut extents = Vec::with_capacity(counts.extents as usize);
-        let (mut first_in_file, mut behind) = (0, 0);
+        let (mut first_in_file, mut end) = (0, 0);
         for _ in 0..counts.extents {
             let (first, blocks) = (u64::from(reader.u32()?), u64::from(reader.u32()?));
-            if first < behind || blocks == 0 {
+            if first < end || blocks == 0 {
                 return Err(damaged("the blocks are out of order"));
             }
             extents.push(Extent { first, blocks, first_in_file });
-            (first_in_file, behind) = (first_in_file + blocks, first + blocks);
+            (first_in_file, end) = (first_in_file + blocks, first + blocks);
         }
         if first_in_file != counts.blocks {
             return Err(damaged("there are more or fewer blocks than the header says"));

@@ -11,7 +11,7 @@ use super::blocks::Blocks;
 use super::format::{
     BLOCK, BlockBytes, Extent, ImageHeader, Meta, SegmentAt, decode_header, meta_checksum,
 };
-use super::{ImageFile, ImageMetadata, damaged, read_exactly, refused};
+use super::{ImageFile, ImageMetadata, damaged, io_error, read_exactly};
 use crate::memory::CHUNK_BYTES_MIN;
 
 /// Number of blocks that are read at once when an image is copied.
@@ -39,9 +39,9 @@ impl Image {
     /// `Unsupported` for a format that this build does not know, `Corrupt` for damage and for a
     /// file that is no image, `Unavailable` for bytes that cannot be read.
     pub fn open(file: Arc<dyn ImageFile>) -> Result<Self> {
-        let size = file.size().map_err(|error| refused("open", &error))?;
+        let size = file.size().map_err(|error| io_error("open", &error))?;
         let mut first: BlockBytes = [0; BLOCK];
-        let filled = file.read_at(&mut first, 0).map_err(|error| refused("read", &error))?;
+        let filled = file.read_at(&mut first, 0).map_err(|error| io_error("read", &error))?;
         if filled < BLOCK {
             return Err(damaged("the file is shorter than the first block"));
         }
@@ -153,19 +153,19 @@ impl Image {
     /// # Safety
     /// The address is a multiple of a block, at least as many bytes from there are mapped writable,
     /// and nobody uses them.
-    pub(crate) unsafe fn bring(&self, extent: &Extent, to: *mut u8) -> Result<()> {
+    pub(crate) unsafe fn load_extent(&self, extent: &Extent, destination: *mut u8) -> Result<()> {
         let bytes = (extent.blocks * CHUNK_BYTES_MIN) as usize;
         let at = (extent.first_in_file + 1) * CHUNK_BYTES_MIN;
         let Some(fd) = self.file.as_fd() else {
             // SAFETY: the caller's promise; fresh pages are zero.
-            let buffer = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+            let buffer = unsafe { std::slice::from_raw_parts_mut(destination, bytes) };
             return read_exactly(&*self.file, buffer, at);
         };
         let protect = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         // SAFETY: the range is the caller's and unused. The mapping is private: writes there never
         // reach the file.
-        let mapped = unsafe { mmap(to.cast(), bytes, protect, flags, fd, at) };
-        mapped.map(drop).map_err(|error| refused("map", &error.into()))
+        let mapped = unsafe { mmap(destination.cast(), bytes, protect, flags, fd, at) };
+        mapped.map(drop).map_err(|error| io_error("map", &error.into()))
     }
 }

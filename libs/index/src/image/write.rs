@@ -81,18 +81,18 @@ impl Piece {
 
     fn block(&self, memory: &Memory, number: u64) -> Result<BlockBytes> {
         let mut block: BlockBytes = [0; BLOCK];
-        let from = number * CHUNK_BYTES_MIN;
-        let held = self.bytes.saturating_sub(from).min(CHUNK_BYTES_MIN) as usize;
+        let start = number * CHUNK_BYTES_MIN;
+        let length = self.bytes.saturating_sub(start).min(CHUNK_BYTES_MIN) as usize;
         if is_spilled(self.address) {
-            memory.read_spilled(self.address + from, &mut block[..held])?;
+            memory.read_spilled(self.address + start, &mut block[..length])?;
             return Ok(block);
         }
         // SAFETY: bytes of a chunk in use that were written; only the writer, which runs this code,
         // changes them.
-        block[..held].copy_from_slice(unsafe { memory.bytes(self.address + from, held) });
-        let behind = BLOCK - held;
-        let filler = &self.filler[..self.filler.len().min(behind)];
-        block[held..held + filler.len()].copy_from_slice(filler);
+        block[..length].copy_from_slice(unsafe { memory.bytes(self.address + start, length) });
+        let padding = BLOCK - length;
+        let filler = &self.filler[..self.filler.len().min(padding)];
+        block[length..length + filler.len()].copy_from_slice(filler);
         Ok(block)
     }
 }
@@ -100,11 +100,11 @@ impl Piece {
 /// Returns all pieces to write, in address order. The open segment then ends with a block, so that
 /// nobody ever writes into a block of an image that was not verified.
 fn pieces(content: &mut Content) -> Vec<Piece> {
-    let whole = |(address, bytes): &(u64, u64)| {
+    let piece = |(address, bytes): &(u64, u64)| {
         let (address, bytes) = (*address, *bytes);
         Piece { address, bytes, filler: Vec::new(), gap: 0 }
     };
-    let mut pieces: Vec<_> = content.chunks.iter().map(whole).collect();
+    let mut pieces: Vec<_> = content.chunks.iter().map(piece).collect();
     for segment in &mut content.segments {
         let (address, bytes) = (segment.address, segment.used);
         let mut end = Vec::new();
@@ -161,7 +161,7 @@ impl<'s> Output<'s> {
 
     /// Writes the parity blocks after the others, and returns the checksums of all.
     fn end(mut self) -> Result<Arc<[u64]>> {
-        let parity = std::mem::take(&mut self.parity).behind(self.checksums.len() as u64);
+        let parity = std::mem::take(&mut self.parity).into_blocks(self.checksums.len() as u64);
         parity.iter().try_for_each(|block| self.append(block))?;
         self.flush()?;
         Ok(self.checksums.into())

@@ -43,7 +43,7 @@ impl Memory {
         let bytes = used.iter().map(|(_, bytes)| bytes).sum();
         self.used.store(bytes, Ordering::Relaxed);
         let mut state = self.state();
-        state.free = Free::around(used, self.opened())?;
+        state.free = Free::from_used(used, self.opened())?;
         self.adopt_donated(&mut state);
         drop(state);
         self.adopt_spilled(spilled)
@@ -65,26 +65,26 @@ impl Memory {
             self.take_back();
             take()?;
         }
-        let taken = self.take_chunk(order);
-        if let (Err(_), Some(account)) = (&taken, account) {
+        let chunk = self.take_chunk(order);
+        if let (Err(_), Some(account)) = (&chunk, account) {
             account.give_back(bytes);
         }
-        taken
+        chunk
     }
 
     fn take_chunk(&self, order: u8) -> Result<Chunk> {
         let mut state = self.state();
-        self.free_left_up_to(&mut state, FREED_PER_CALL);
-        let taken = match state.free.take(order) {
-            Some(taken) => taken,
-            None => self.allocate_anew(&mut state, order)?,
+        self.free_released_up_to(&mut state, FREED_PER_CALL);
+        let chunk = match state.free.take(order) {
+            Some(chunk) => chunk,
+            None => self.allocate_slowly(&mut state, order)?,
         };
         drop(state);
         if let MemoryBacking::Image(verified) = &self.backing {
-            verified.disown(taken.address, taken.bytes());
+            verified.disown(chunk.address, chunk.bytes());
         }
-        self.used.fetch_add(taken.bytes(), Ordering::Relaxed);
-        Ok(taken)
+        self.used.fetch_add(chunk.bytes(), Ordering::Relaxed);
+        Ok(chunk)
     }
 
     pub(super) fn fresh_end(&self, state: &State, order: u8) -> u64 {
@@ -103,8 +103,8 @@ impl Memory {
         let is_large = start >= BLOCK_BYTES + SMALL_SPACE_BYTES;
         if order >= BLOCK_ORDER || is_large {
             // The system collapses the small pages of the earlier blocks in the background.
-            let from = if is_large { BLOCK_BYTES } else { next.address };
-            self.advise(from, end - from, Advice::LinuxHugepage);
+            let start = if is_large { BLOCK_BYTES } else { next.address };
+            self.advise(start, end - start, Advice::LinuxHugepage);
         }
         Ok(())
     }
@@ -122,45 +122,49 @@ impl Memory {
     /// all of them. Starting such a wait interrupts every core that runs a thread of this process,
     /// and a growing table retires groups thousands of times a second.
     pub(crate) fn gather(&self, chunks: Vec<Chunk>) -> Option<Vec<Chunk>> {
-        let enough = (self.used_bytes() / GATHERED_SHARE).min(GATHERED_BYTES_MAX);
+        let bytes_min = (self.used_bytes() / GATHERED_SHARE).min(GATHERED_BYTES_MAX);
         let mut state = self.state();
         state.gathered.extend(chunks);
         let gathered: u64 = state.gathered.iter().map(Chunk::bytes).sum();
-        (gathered >= enough).then(|| std::mem::take(&mut state.gathered))
+        (gathered >= bytes_min).then(|| std::mem::take(&mut state.gathered))
     }
 
     /// Accepts chunks that all readers have left. Never waits: a later writer frees the chunks.
-    pub(crate) fn leave(&self, chunks: Vec<Chunk>) {
+    pub(crate) fn accept_released(&self, chunks: Vec<Chunk>) {
         chunks.iter().for_each(|chunk| self.forbid(chunk));
         let node = Box::into_raw(Box::new(ReleasedChunks { chunks, next: null_mut() }));
         schedule::load();
-        let mut head = self.left.load(Ordering::Relaxed);
+        let mut head = self.released.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is ours until it is on the stack.
             unsafe { (*node).next = head };
             schedule::store();
             // Release: all accesses to the chunks, and the write of the node, happen before the
             // next use.
-            let pushed =
-                self.left.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed);
+            let pushed = self.released.compare_exchange_weak(
+                head,
+                node,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
             match pushed {
                 Ok(_) => return,
-                Err(found) => head = found,
+                Err(current) => head = current,
             }
         }
     }
 
     /// Frees some of the chunks that readers have left, unless another writer is doing so.
-    pub(crate) fn free_left(&self) {
+    pub(crate) fn free_released(&self) {
         if let Some(mut state) = self.state.try_lock() {
-            self.free_left_up_to(&mut state, FREED_PER_CALL);
+            self.free_released_up_to(&mut state, FREED_PER_CALL);
         }
     }
 
-    pub(super) fn free_left_up_to(&self, state: &mut State, most: usize) {
-        self.take_left(&mut state.returning);
+    pub(super) fn free_released_up_to(&self, state: &mut State, freed_max: usize) {
+        self.take_released(&mut state.returning);
         let mut freed = 0_usize;
-        while freed < most {
+        while freed < freed_max {
             let Some(chunk) = state.returning.pop() else { break };
             freed += if chunk.order < BLOCK_ORDER { 1 } else { FREED_BLOCK };
             self.put_back(state, chunk);
@@ -168,16 +172,16 @@ impl Memory {
     }
 
     /// Takes all nodes off the stack.
-    pub(super) fn take_left(&self, into: &mut Vec<Chunk>) {
-        if self.left.load(Ordering::Relaxed).is_null() {
+    pub(super) fn take_released(&self, into: &mut Vec<Chunk>) {
+        if self.released.load(Ordering::Relaxed).is_null() {
             return;
         }
         schedule::store();
-        // Acquire: pairs with `leave`.
-        let mut next = self.left.swap(null_mut(), Ordering::Acquire);
+        // Acquire: pairs with `accept_released`.
+        let mut next = self.released.swap(null_mut(), Ordering::Acquire);
         while !next.is_null() {
-            // SAFETY: each node was boxed by `leave`, and the thread that swaps the stack owns all
-            // of it.
+            // SAFETY: each node was boxed by `accept_released`, and the thread that swaps the stack
+            // owns all of it.
             let node = unsafe { Box::from_raw(next) };
             next = node.next;
             into.extend(node.chunks);

@@ -25,7 +25,7 @@ pub(crate) struct Free {
 
 impl Free {
     /// Creates the free list of a range that is fresh from this address on, a multiple of a block.
-    pub(super) fn from(fresh: u64) -> Self {
+    pub(super) fn with_fresh(fresh: u64) -> Self {
         Self { by_order: Default::default(), warm: Vec::new(), fresh }
     }
 
@@ -34,9 +34,9 @@ impl Free {
     ///
     /// # Errors
     /// `Corrupt` for chunks that overlap, or are beyond `end` or in the first block.
-    pub(super) fn around(mut used: Vec<(u64, u64)>, end: u64) -> Result<Self> {
+    pub(super) fn from_used(mut used: Vec<(u64, u64)>, end: u64) -> Result<Self> {
         used.sort_unstable();
-        let mut free = Self::from(BLOCK_BYTES);
+        let mut free = Self::with_fresh(BLOCK_BYTES);
         for (start, bytes) in used {
             if start < free.fresh || start.saturating_add(bytes) > end {
                 return Err(damaged("chunks overlap, or are outside the image"));
@@ -71,10 +71,10 @@ impl Free {
             let address = if order <= BLOCK_ORDER { free.warm.pop() } else { None };
             address.map(|address| Chunk { address, order: BLOCK_ORDER })
         };
-        let found = small
+        let chunk = small
             .or_else(|| warm(self))
             .or_else(|| (order.max(BLOCK_ORDER)..=ORDER_MAX).find_map(|larger| self.pop(larger)));
-        found.map(|found| self.cut(found, order))
+        chunk.map(|chunk| self.cut(chunk, order))
     }
 
     /// The next fresh chunk of an order.
@@ -105,15 +105,15 @@ impl Free {
 
     /// Takes all chunks that begin below an address.
     pub(crate) fn take_below(&mut self, end: u64) -> Vec<Chunk> {
-        let mut taken = Vec::new();
+        let mut chunks = Vec::new();
         for (order, free) in (0..).zip(&mut self.by_order) {
             let above = free.split_off(&end);
             let below = std::mem::replace(free, above);
-            taken.extend(below.into_iter().map(|address| Chunk { address, order }));
+            chunks.extend(below.into_iter().map(|address| Chunk { address, order }));
         }
         let warm = self.warm.extract_if(.., |address| *address < end);
-        taken.extend(warm.map(|address| Chunk { address, order: BLOCK_ORDER }));
-        taken
+        chunks.extend(warm.map(|address| Chunk { address, order: BLOCK_ORDER }));
+        chunks
     }
 
     /// Keeps a free block with its pages, if there are few enough; otherwise returns it.

@@ -21,11 +21,11 @@ impl Memory {
     pub(crate) fn from_image(
         image: &Image,
         chunks: &[(u64, u64)],
-        most: u64,
+        reserved_max: u64,
         spill: Option<SpillPlace>,
     ) -> Result<Arc<Self>> {
         let end = image_end(image, chunks);
-        let mut memory = Self::reserve_at_most(most)?;
+        let mut memory = Self::reserve_at_most(reserved_max)?;
         spill.into_iter().for_each(|place| memory.spill_to(place));
         if end > memory.reserved {
             let message = "the image needs more addresses than the process has; follow fewer \
@@ -48,10 +48,10 @@ impl Memory {
             }
             addresses::allow(memory.pointer(start), bytes);
             // SAFETY: the extent is inside addresses that were just opened and that nobody uses.
-            unsafe { image.bring(extent, memory.pointer(start))? };
+            unsafe { image.load_extent(extent, memory.pointer(start))? };
         }
         memory.backing = MemoryBacking::Image(VerifiedBlocks::new(image, opened));
-        memory.state.get_mut().free = Free::from(opened);
+        memory.state.get_mut().free = Free::with_fresh(opened);
         Ok(Arc::new(memory))
     }
 

@@ -58,8 +58,8 @@ impl Memory {
     fn next_block(&self) -> Option<u64> {
         let opened = self.opened();
         let next = self.prepared.load(Ordering::Relaxed).max(opened);
-        let ahead = (opened / BLOCK_BYTES / BLOCKS_FOR_ONE_AHEAD).min(BLOCKS_AHEAD_MAX);
-        let is_near = next < opened + ahead * BLOCK_BYTES;
+        let blocks_ahead = (opened / BLOCK_BYTES / BLOCKS_FOR_ONE_AHEAD).min(BLOCKS_AHEAD_MAX);
+        let is_near = next < opened + blocks_ahead * BLOCK_BYTES;
         let has_addresses = next + BLOCK_BYTES <= self.reserved;
         let may_grow = self.account.get().is_none_or(|account| account.has_room(BLOCK_BYTES));
         (is_near && has_addresses && may_grow).then_some(next)
@@ -102,8 +102,8 @@ impl Memory {
 
     /// Moves blocks into huge pages, at most this many; each takes some ten milliseconds. A reader
     /// or writer of the block waits for its page at most.
-    pub(crate) fn collapse(&self, most: usize) {
-        for _ in 0..most {
+    pub(crate) fn collapse(&self, blocks_max: usize) {
+        for _ in 0..blocks_max {
             let (Some(block), Some(file)) = (self.scattered_block(), self.file()) else { return };
             // A block that gets no huge page now, for want of memory, stays in small pages.
             let next = if file.collapse(block) { block + BLOCK_BYTES } else { u64::MAX / 2 };

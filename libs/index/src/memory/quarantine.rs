@@ -15,31 +15,31 @@ const QUARANTINE_SHARE: u64 = 16;
 impl Memory {
     /// Returns a chunk when no free chunk fits: from quarantine if that has grown large, otherwise
     /// a fresh one; if there is no room for a fresh one, from all memory that can be freed.
-    pub(super) fn allocate_anew(&self, state: &mut State, order: u8) -> Result<Chunk> {
+    pub(super) fn allocate_slowly(&self, state: &mut State, order: u8) -> Result<Chunk> {
         self.take_donated_back(state);
         let is_much = state.quarantined_bytes > self.used_bytes() / QUARANTINE_SHARE;
         let has_addresses = self.fresh_end(state, order) <= self.reserved;
         if is_much || !has_addresses {
-            self.wake(state);
-            if let Some(taken) = state.free.take(order) {
-                return Ok(taken);
+            self.end_quarantine(state);
+            if let Some(chunk) = state.free.take(order) {
+                return Ok(chunk);
             }
         }
-        let opened = if has_addresses {
+        let result = if has_addresses {
             self.open_fresh(state, order)
         } else {
             let message = "the index has no addresses left; follow fewer partitions per process, \
                 or raise the limit of virtual memory (ulimit -v)";
-            let wanted = self.used_bytes().saturating_add(CHUNK_BYTES_MIN << order);
-            Err(Error::limit_exceeded(message, self.reserved, wanted))
+            let needed = self.used_bytes().saturating_add(CHUNK_BYTES_MIN << order);
+            Err(Error::limit_exceeded(message, self.reserved, needed))
         };
-        let Err(refused) = opened else { return Ok(state.free.take_fresh(order)) };
-        self.wake(state);
-        self.free_left_up_to(state, usize::MAX);
+        let Err(error) = result else { return Ok(state.free.take_fresh(order)) };
+        self.end_quarantine(state);
+        self.free_released_up_to(state, usize::MAX);
         for block in state.free.take_warm() {
             self.cool(state, block);
         }
-        state.free.take(order).ok_or(refused)
+        state.free.take(order).ok_or(error)
     }
 
     /// Puts chunks of shared memory into quarantine: readers may still be there for a while.
@@ -52,7 +52,7 @@ impl Memory {
 
     /// Frees all quarantined memory: from here on a reader of that memory learns that its copy is
     /// invalid.
-    fn wake(&self, state: &mut State) {
+    fn end_quarantine(&self, state: &mut State) {
         if state.quarantined.is_empty() {
             return;
         }
@@ -85,7 +85,7 @@ impl Memory {
     pub(crate) fn take_back(&self) {
         let mut state = self.state();
         self.take_donated_back(&mut state);
-        self.wake(&mut state);
-        self.free_left_up_to(&mut state, usize::MAX);
+        self.end_quarantine(&mut state);
+        self.free_released_up_to(&mut state, usize::MAX);
     }
 }

@@ -12,7 +12,7 @@ use forebay_core::Result;
 use super::addresses::{reserve_addresses, unmap};
 use super::geometry::{BLOCK_BYTES, Chunk, is_spilled};
 use super::space_file::{self, SegmentNote, SpaceFile};
-use super::{Memory, MemoryBacking, SpaceHeader, refused};
+use super::{Memory, MemoryBacking, SpaceHeader, file_error};
 use crate::sharing::{DonorMapping, donor_bytes};
 
 impl Memory {
@@ -22,8 +22,12 @@ impl Memory {
     /// # Errors
     /// `LimitExceeded` without room or addresses; `Unsupported` on a file system that cannot hold
     /// it; `Unavailable`.
-    pub(crate) fn create_shared(path: &Path, most: u64, header_name: &[u8]) -> Result<Arc<Self>> {
-        let (file, reserved) = space_file::create(path, most, header_name)?;
+    pub(crate) fn create_shared(
+        path: &Path,
+        reserved_max: u64,
+        header_name: &[u8],
+    ) -> Result<Arc<Self>> {
+        let (file, reserved) = space_file::create(path, reserved_max, header_name)?;
         let memory = Self::of_file(file, reserved, true, None)?;
         memory.header().opened.store(BLOCK_BYTES, Ordering::Release);
         Ok(Arc::new(memory))
@@ -36,16 +40,16 @@ impl Memory {
     /// As [`Memory::create_shared`]; those of `donate`.
     pub(crate) fn create_sharing(
         path: &Path,
-        most: u64,
+        reserved_max: u64,
         header_name: &[u8],
         name: &Path,
         donate: impl FnOnce(&Path) -> Result<u64>,
     ) -> Result<Arc<Self>> {
-        let (file, reserved) = space_file::create(path, most, header_name)?;
+        let (file, reserved) = space_file::create(path, reserved_max, header_name)?;
         let bytes = donate(name)?;
         let at = std::mem::offset_of!(SpaceHeader, donor_bytes) as u64;
-        let written = file.write_all_at(&bytes.to_le_bytes(), at);
-        written.map_err(|error| refused("write", path, &error))?;
+        let result = file.write_all_at(&bytes.to_le_bytes(), at);
+        result.map_err(|error| file_error("write", path, &error))?;
         let donor = DonorMapping::open(&[name.to_owned()], reserved, bytes)?;
         let memory = Self::of_file(file, reserved, true, Some(donor))?;
         memory.header().opened.store(BLOCK_BYTES, Ordering::Release);
@@ -95,7 +99,7 @@ impl Memory {
             let _refused = unsafe { unmap(base, end) };
         })?;
         let header = file.header();
-        let mut memory = Self::over(base, reserved, header, MemoryBacking::File(file));
+        let mut memory = Self::from_parts(base, reserved, header, MemoryBacking::File(file));
         memory.donor = donor;
         Ok(memory)
     }

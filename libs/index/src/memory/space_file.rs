@@ -80,7 +80,7 @@ fn reserved_of(mapped: u64) -> Option<u64> {
 ///
 /// # Errors
 /// `Unavailable`, `LimitExceeded`.
-pub(super) fn create(path: &Path, most: u64, header_name: &[u8]) -> Result<(File, u64)> {
+pub(super) fn create(path: &Path, reserved_max: u64, header_name: &[u8]) -> Result<(File, u64)> {
     let file = File::options()
         .read(true)
         .write(true)
@@ -88,10 +88,10 @@ pub(super) fn create(path: &Path, most: u64, header_name: &[u8]) -> Result<(File
         .mode(0o600)
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(path)
-        .map_err(|error| refused("make", path, &error))?;
+        .map_err(|error| file_error("make", path, &error))?;
     // Beyond this limit the system sends a signal instead of an error.
     let longest = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-    let mut reserved = most;
+    let mut reserved = reserved_max;
     while mapped_bytes(reserved) > longest && reserved > RESERVED_BYTES_MIN {
         reserved /= 2;
     }
@@ -100,12 +100,12 @@ pub(super) fn create(path: &Path, most: u64, header_name: &[u8]) -> Result<(File
             limit (ulimit -f)";
         return Err(Error::limit_exceeded(message, longest, mapped_bytes(reserved)));
     }
-    file.set_len(mapped_bytes(reserved)).map_err(|error| refused("make", path, &error))?;
+    file.set_len(mapped_bytes(reserved)).map_err(|error| file_error("make", path, &error))?;
     allocate(&file, 0, PAGE_BYTES)?;
     // This is written at once: otherwise nobody could recognize the file after its creator was
     // killed.
     file.write_all_at(header_name, SPACE_HEADER_NAME_AT)
-        .map_err(|error| refused("write", path, &error))?;
+        .map_err(|error| file_error("write", path, &error))?;
     Ok((file, reserved))
 }
 
@@ -121,9 +121,9 @@ pub(super) fn open(path: &Path, is_written: bool) -> Result<(File, u64)> {
         .open(path);
     let file = file.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::not_found("the file of the shared copy is gone"),
-        _ => refused("open", path, &error),
+        _ => file_error("open", path, &error),
     })?;
-    let metadata = file.metadata().map_err(|error| refused("look at", path, &error))?;
+    let metadata = file.metadata().map_err(|error| file_error("look at", path, &error))?;
     let reserved =
         reserved_of(metadata.size()).filter(|_| metadata.is_file()).ok_or_else(|| {
             Error::corrupt("the file of the shared copy is not a regular file of a valid length")
@@ -263,7 +263,7 @@ impl SpaceFile {
 
     /// Returns all segments below this address.
     pub(super) fn segments(&self, opened: u64) -> Vec<SegmentNote> {
-        let (mut found, mut address) = (Vec::new(), BLOCK_BYTES);
+        let (mut notes, mut address) = (Vec::new(), BLOCK_BYTES);
         while address < opened {
             let [kind, fill] = self.note(address).map(|word| word.load(Ordering::Acquire));
             let order = kind >> KIND_BITS & ((1 << ORDER_BITS) - 1);
@@ -272,11 +272,11 @@ impl SpaceFile {
             if is_segment {
                 let (used, live) = (fill >> 32, fill & u64::from(u32::MAX));
                 let serial = kind >> (KIND_BITS + ORDER_BITS);
-                found.push(SegmentNote { address, bytes, used, live, serial });
+                notes.push(SegmentNote { address, bytes, used, live, serial });
             }
             address += bytes;
         }
-        found
+        notes
     }
 }
 
@@ -326,7 +326,7 @@ pub(super) fn allocate(file: &File, start: u64, bytes: u64) -> Result<()> {
 }
 
 /// Returns the error for a failed operation on a file of a shared copy.
-pub(crate) fn refused(doing: &str, path: &Path, error: &io::Error) -> Error {
+pub(crate) fn file_error(operation: &str, path: &Path, error: &io::Error) -> Error {
     let path = path.display();
-    Error::unavailable(format!("could not {doing} {path}: {error}; correct the directory"))
+    Error::unavailable(format!("could not {operation} {path}: {error}; correct the directory"))
 }

@@ -123,8 +123,8 @@ impl SpaceHeader {
     pub(crate) fn donate(&self, blocks: u64) {
         schedule::store();
         let donate = |donated: u64| {
-            let asked = (donated >> 32).wrapping_add(1) << 32;
-            Some(asked | (donated & DONATED_BLOCKS).max(blocks))
+            let next_request = (donated >> 32).wrapping_add(1) << 32;
+            Some(next_request | (donated & DONATED_BLOCKS).max(blocks))
         };
         let _always = self.donated.fetch_update(Ordering::SeqCst, Ordering::SeqCst, donate);
         // Pairs with the fence of `donated_blocks`: either the donor that takes memory out of use
@@ -144,8 +144,8 @@ impl SpaceHeader {
     /// Ends the donation, unless there was a new request since; returns whether the donation ended.
     pub(crate) fn end_donation(&self, donated: u64) -> bool {
         schedule::store();
-        let none = donated & !DONATED_BLOCKS;
-        self.donated.compare_exchange(donated, none, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        let ended = donated & !DONATED_BLOCKS;
+        self.donated.compare_exchange(donated, ended, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Returns directory entries that an earlier writer may have left half stored.

@@ -55,13 +55,13 @@ impl Memory {
         let file = self.spill_file()?;
         let account = self.account.get();
         account.map_or(Ok(()), |account| account.take_spill(bytes))?;
-        let taken = {
+        let chunk = {
             let mut free = self.spill.free.lock();
             free.take(order).unwrap_or_else(|| free.take_fresh(order))
         };
-        let address = taken.address | SPILLED;
+        let address = chunk.address | SPILLED;
         self.spill.used.fetch_add(bytes, Ordering::Relaxed);
-        if let Err(error) = allocate(file, taken.address, bytes) {
+        if let Err(error) = allocate(file, chunk.address, bytes) {
             self.put_back_spilled(Chunk { address, order });
             return Err(error);
         }
@@ -96,7 +96,7 @@ impl Memory {
         let bytes = used.iter().map(|(_, bytes)| bytes).sum();
         let end = used.iter().map(|(start, bytes)| start.saturating_add(*bytes)).max();
         let end = end.unwrap_or(0).max(BLOCK_BYTES).next_multiple_of(BLOCK_BYTES);
-        *self.spill.free.lock() = Free::around(used, end)?;
+        *self.spill.free.lock() = Free::from_used(used, end)?;
         self.spill.used.store(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -122,8 +122,8 @@ impl Memory {
     /// `Unavailable`.
     pub(crate) fn write_spilled(&self, address: u64, bytes: &[u8]) -> Result<()> {
         schedule::store();
-        let written = self.spill_file()?.write_all_at(bytes, address & !SPILLED);
-        written.map_err(|error| failed("written", &error))
+        let result = self.spill_file()?.write_all_at(bytes, address & !SPILLED);
+        result.map_err(|error| spill_error("written", &error))
     }
 
     /// Reads from the file; returns fewer bytes at its end.
@@ -140,7 +140,7 @@ impl Memory {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.note_spill_damage(failed("read", &error))),
+                Err(error) => return Err(self.note_spill_damage(spill_error("read", &error))),
             }
         }
         Ok(filled)
@@ -152,7 +152,7 @@ impl Memory {
     /// As [`Memory::read_spilled`].
     pub(crate) fn spilled_bytes_from(&self, address: u64) -> Result<u64> {
         let length = self.spill_file()?.metadata().map(|file| file.len());
-        let length = length.map_err(|error| self.note_spill_damage(failed("read", &error)))?;
+        let length = length.map_err(|error| self.note_spill_damage(spill_error("read", &error)))?;
         Ok(length.saturating_sub(address & !SPILLED))
     }
 
@@ -171,6 +171,6 @@ impl Memory {
     }
 }
 
-fn failed(what: &str, error: &io::Error) -> Error {
-    Error::unavailable(format!("the spill file could not be {what} ({error}); check the disk"))
+fn spill_error(operation: &str, error: &io::Error) -> Error {
+    Error::unavailable(format!("the spill file could not be {operation} ({error}); check the disk"))
 }

@@ -18,7 +18,7 @@ use rustix::fs::OFlags;
 
 use super::free::Free;
 use super::geometry::{BLOCK_BYTES, SPACE_HEADER_NAME_AT};
-use super::space_file::refused;
+use super::space_file::file_error;
 
 /// Numbers the files of one process, to keep their names unique until the names are removed.
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -48,7 +48,7 @@ impl Spill {
         Self {
             place: OnceLock::new(),
             file: OnceLock::new(),
-            free: Mutex::new(Free::from(BLOCK_BYTES)),
+            free: Mutex::new(Free::with_fresh(BLOCK_BYTES)),
             used: AtomicU64::new(0),
             is_damaged: AtomicBool::new(false),
         }
@@ -70,9 +70,9 @@ impl Spill {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let none =
+        let missing =
             || Error::corrupt("a document is in a spill file, but the copy has no spill file");
-        let opened = open(self.place.get().ok_or_else(none)?, is_written)?;
+        let opened = open(self.place.get().ok_or_else(missing)?, is_written)?;
         // Two threads that open it at the same time have opened the same file, if it has a name.
         Ok(self.file.get_or_init(|| opened))
     }
@@ -86,18 +86,18 @@ fn open(place: &SpillPlace, is_written: bool) -> Result<File> {
     };
     match place {
         SpillPlace::Named(path, header_name) => {
-            let file = options(path).map_err(|error| refused("open", path, &error))?;
+            let file = options(path).map_err(|error| file_error("open", path, &error))?;
             if is_written {
                 let written = file.write_all_at(header_name, SPACE_HEADER_NAME_AT);
-                written.map_err(|error| refused("write", path, &error))?;
+                written.map_err(|error| file_error("write", path, &error))?;
             }
             Ok(file)
         }
         SpillPlace::Unnamed(dir) => {
             let number = FILES.fetch_add(1, Ordering::Relaxed);
             let path = dir.join(format!("spill-{}-{number}", std::process::id()));
-            let file = options(&path).map_err(|error| refused("make", &path, &error))?;
-            std::fs::remove_file(&path).map_err(|error| refused("unlink", &path, &error))?;
+            let file = options(&path).map_err(|error| file_error("make", &path, &error))?;
+            std::fs::remove_file(&path).map_err(|error| file_error("unlink", &path, &error))?;
             Ok(file)
         }
     }

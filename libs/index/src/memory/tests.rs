@@ -36,23 +36,23 @@ fn chunks_are_aligned_disjoint_and_join_again() {
 fn free_list_holds_exactly_the_memory_between_chunks() {
     let end = 3 * BLOCK_BYTES;
     let used = [(BLOCK_BYTES + 3 * CHUNK_BYTES_MIN, CHUNK_BYTES_MIN), (2 * BLOCK_BYTES, 65_536)];
-    let mut free = Free::around(used.to_vec(), end).unwrap();
+    let mut free = Free::from_used(used.to_vec(), end).unwrap();
     assert_eq!(free.fresh(), end);
-    let mut found: Vec<_> = used.to_vec();
+    let mut ranges: Vec<_> = used.to_vec();
     for order in (0..=ORDER_MAX).rev() {
         // The largest order comes first, so no chunk is cut from a larger one.
-        found.extend(std::iter::from_fn(|| free.take(order)).map(|at| (at.address(), at.bytes())));
+        ranges.extend(std::iter::from_fn(|| free.take(order)).map(|at| (at.address(), at.bytes())));
     }
-    found.sort_unstable();
+    ranges.sort_unstable();
     let mut next = BLOCK_BYTES;
-    for (start, bytes) in found {
+    for (start, bytes) in ranges {
         assert_eq!(start, next, "a gap, or an overlap");
         next += bytes;
     }
     assert_eq!(next, end);
 
     for wrong in [vec![(0, CHUNK_BYTES_MIN)], vec![(end, CHUNK_BYTES_MIN)], vec![used[1]; 2]] {
-        let error = Free::around(wrong, end).unwrap_err();
+        let error = Free::from_used(wrong, end).unwrap_err();
         assert_eq!(error.code(), forebay_core::ErrorCode::Corrupt);
     }
 }
@@ -74,13 +74,13 @@ fn memory_refuses_chunks_beyond_its_range() {
     let error = memory.allocate(u64::MAX).unwrap_err();
     assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
     let mut chunks = Vec::new();
-    let refused = loop {
+    let error = loop {
         match memory.allocate(CHUNK_BYTES_MIN << ORDER_MAX) {
             Ok(chunk) => chunks.push(chunk),
             Err(error) => break error,
         }
     };
-    assert_eq!(refused.code(), forebay_core::ErrorCode::LimitExceeded);
+    assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
     assert_eq!(chunks.len(), 7, "all but the first 256 MiB, where address 0 lies");
     assert!(chunks.iter().all(|chunk| chunk.address() + chunk.bytes() <= 2 << 30));
     memory.release(chunks);
@@ -91,11 +91,11 @@ fn memory_refuses_chunks_beyond_its_range() {
 fn range_used_by_small_chunks_serves_large_chunks_again() {
     let memory = Memory::reserve(16 * BLOCK_BYTES).unwrap();
     for bytes in [CHUNK_BYTES_MIN, BLOCK_BYTES, 8 * BLOCK_BYTES, 100_000, 4 * BLOCK_BYTES] {
-        let all = || std::iter::from_fn(|| memory.allocate(bytes).ok());
-        let chunks: Vec<_> = all().collect();
-        let whole = bytes.next_power_of_two() * chunks.len() as u64;
-        assert!(whole >= 8 * BLOCK_BYTES, "{whole} bytes in chunks of {bytes}");
-        memory.leave(chunks);
+        let allocate_all = || std::iter::from_fn(|| memory.allocate(bytes).ok());
+        let chunks: Vec<_> = allocate_all().collect();
+        let total = bytes.next_power_of_two() * chunks.len() as u64;
+        assert!(total >= 8 * BLOCK_BYTES, "{total} bytes in chunks of {bytes}");
+        memory.accept_released(chunks);
     }
 }
 
@@ -103,9 +103,9 @@ fn range_used_by_small_chunks_serves_large_chunks_again() {
 fn chunks_return_a_few_at_a_time_unless_they_are_needed() {
     let memory = Memory::reserve(16 * BLOCK_BYTES).unwrap();
     let chunks: Vec<_> = (0..1_000).map(|_| memory.allocate(1).unwrap()).collect();
-    memory.leave(chunks);
+    memory.accept_released(chunks);
     let before = memory.used_bytes();
-    memory.free_left();
+    memory.free_released();
     assert_eq!(before - memory.used_bytes(), FREED_PER_CALL as u64 * CHUNK_BYTES_MIN);
     let all: Vec<_> = std::iter::from_fn(|| memory.allocate(BLOCK_BYTES).ok()).collect();
     assert_eq!(all.len(), 15);
@@ -123,12 +123,12 @@ fn chunks_left_by_many_threads_all_return() {
                     let chunk = memory.allocate(1 + n * 7 % 20_000).unwrap();
                     // SAFETY: the chunk is this thread's.
                     unsafe { memory.write(chunk.address(), &n.to_le_bytes()) };
-                    memory.leave(vec![chunk]);
+                    memory.accept_released(vec![chunk]);
                 }
             });
         }
     });
-    (0..10_000).for_each(|_| memory.free_left());
+    (0..10_000).for_each(|_| memory.free_released());
     assert_eq!(memory.used_bytes(), 0);
     assert!(!memory.state().free.holds_small());
 }
@@ -137,11 +137,11 @@ fn chunks_left_by_many_threads_all_return() {
 fn readers_leave_while_a_writer_holds_the_lock() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let chunk = memory.allocate(1).unwrap();
-    let held = memory.state();
-    memory.leave(vec![chunk]);
-    memory.free_left();
-    drop(held);
-    memory.free_left();
+    let guard = memory.state();
+    memory.accept_released(vec![chunk]);
+    memory.free_released();
+    drop(guard);
+    memory.free_released();
     assert_eq!(memory.used_bytes(), 0);
 }
 
@@ -155,13 +155,13 @@ fn surplus_free_blocks_release_their_pages() {
         unsafe { memory.write(chunk.address(), b"page") };
     }
     memory.release(chunks);
-    let kept = (0..blocks).filter(|_| {
+    let warm = (0..blocks).filter(|_| {
         let chunk = memory.allocate(BLOCK_BYTES).unwrap();
         addresses::allow(memory.pointer(chunk.address()), 4);
         // SAFETY: the chunk is this test's, and every byte of its pages is defined.
         unsafe { memory.bytes(chunk.address(), 4) == b"page" }
     });
-    assert_eq!(kept.count(), WARM_BLOCKS_MAX);
+    assert_eq!(warm.count(), WARM_BLOCKS_MAX);
 }
 
 /// Returns how many pages of a block are present.
@@ -181,9 +181,9 @@ fn next_blocks_of_a_large_space_are_prefaulted() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let account = Arc::new(MemoryAccount::new());
     memory.charge_to(&account);
-    let mut taken = vec![memory.allocate(BLOCK_BYTES).unwrap()];
+    let mut chunks = vec![memory.allocate(BLOCK_BYTES).unwrap()];
     assert!(!memory.wants_blocks(), "a small one takes no more than it needs");
-    taken.extend((0..32).map(|_| memory.allocate(BLOCK_BYTES).unwrap()));
+    chunks.extend((0..32).map(|_| memory.allocate(BLOCK_BYTES).unwrap()));
     let next = memory.opened();
     assert!(memory.wants_blocks());
     account.set_limit(memory.used_bytes() + BLOCK_BYTES);
@@ -202,7 +202,7 @@ fn next_blocks_of_a_large_space_are_prefaulted() {
     assert_eq!(unsafe { memory.bytes(next, 7) }, b"written");
     // A kernel before 5.14 refuses, and the only loss is time.
     assert!(prepared == 512 || prepared == 0, "{prepared} pages");
-    memory.release(taken.into_iter().chain([chunk]));
+    memory.release(chunks.into_iter().chain([chunk]));
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::image::{BlockBytes, Blocks, Extent, Image, damaged};
 const WORDS: usize = CHUNK_BYTES_MIN as usize / 8;
 /// Maximum wait of a reader for a repair by another thread: in a process that was forked during a
 /// repair, nobody ever releases the lock.
-const MEND_WAIT_MAX: Duration = Duration::from_secs(10);
+const REPAIR_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The verification state of the image that a memory was created from.
 pub(super) struct VerifiedBlocks {
@@ -40,7 +40,7 @@ pub(super) struct VerifiedBlocks {
     extents: Vec<Extent>,
     blocks: Arc<Blocks>,
     /// The classes of blocks that cannot be repaired; the lock is held during a repair.
-    hopeless: Mutex<BTreeSet<u64>>,
+    unrepairable: Mutex<BTreeSet<u64>>,
     is_damaged: AtomicBool,
 }
 
@@ -54,8 +54,8 @@ impl VerifiedBlocks {
         }
         let verified = verified.into_iter().map(AtomicU64::new).collect();
         let (extents, blocks) = (image.extents().to_vec(), image.blocks().clone());
-        let (hopeless, is_damaged) = (Mutex::default(), AtomicBool::new(false));
-        Self { verified, extents, blocks, hopeless, is_damaged }
+        let (unrepairable, is_damaged) = (Mutex::default(), AtomicBool::new(false));
+        Self { verified, extents, blocks, unrepairable, is_damaged }
     }
 
     #[inline]
@@ -74,10 +74,10 @@ impl VerifiedBlocks {
     /// Removes these bytes, whole blocks, from the image: they are about to be written.
     pub(super) fn disown(&self, address: u64, bytes: u64) {
         let first = address / CHUNK_BYTES_MIN;
-        let behind = (first + bytes / CHUNK_BYTES_MIN).min(self.verified.len() as u64 * 64);
-        for block in (first..behind).filter(|block| !self.is_verified(*block)) {
+        let end = (first + bytes / CHUNK_BYTES_MIN).min(self.verified.len() as u64 * 64);
+        for block in (first..end).filter(|block| !self.is_verified(*block)) {
             // Under the lock: no repair of the block is running, and none will start.
-            let _repair = self.hopeless.lock();
+            let _repair = self.unrepairable.lock();
             self.set_verified(block);
         }
     }
@@ -89,8 +89,8 @@ impl VerifiedBlocks {
     /// after it was verified.
     #[cold]
     pub(super) unsafe fn verify_block(&self, block: u64, start: *mut u8) -> Result<()> {
-        let behind = self.extents.partition_point(|extent| extent.first <= block);
-        let extent = behind.checked_sub(1).map(|place| &self.extents[place]);
+        let next = self.extents.partition_point(|extent| extent.first <= block);
+        let extent = next.checked_sub(1).map(|place| &self.extents[place]);
         let Some(extent) = extent.filter(|extent| block < extent.first + extent.blocks) else {
             self.set_verified(block);
             return Ok(());
@@ -117,18 +117,18 @@ impl VerifiedBlocks {
     /// # Safety
     /// As [`VerifiedBlocks::verify_block`].
     unsafe fn repair(&self, block: u64, in_file: u64, start: *mut u8) -> Result<()> {
-        let Some(mut hopeless) = self.hopeless.try_lock_for(MEND_WAIT_MAX) else {
+        let Some(mut unrepairable) = self.unrepairable.try_lock_for(REPAIR_WAIT_MAX) else {
             return Err(self.note_damage("a damaged block was not repaired in time"));
         };
         if self.is_verified(block) {
             return Ok(());
         }
         let class = self.blocks.class_of(in_file);
-        if class.is_some_and(|class| hopeless.contains(&class)) {
+        if class.is_some_and(|class| unrepairable.contains(&class)) {
             return Err(self.note_damage("a damaged block cannot be repaired"));
         }
         let repaired = self.blocks.repair(in_file).map_err(|_| {
-            hopeless.extend(class);
+            unrepairable.extend(class);
             self.note_damage("a damaged block cannot be repaired")
         })?;
         let words = start.cast::<AtomicU64>();
@@ -143,9 +143,9 @@ impl VerifiedBlocks {
         Ok(())
     }
 
-    pub(super) fn note_damage(&self, what: &str) -> Error {
+    pub(super) fn note_damage(&self, damage: &str) -> Error {
         self.is_damaged.store(true, Ordering::Relaxed);
-        damaged(what)
+        damaged(damage)
     }
 
     pub(super) fn check_integrity(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use super::spaces::{Spaces, header_to_write};
 use crate::generation::Generation;
 use crate::header_words::Status;
 use crate::key::SeededHash;
-use crate::memory::refused;
+use crate::memory::file_error;
 
 /// Ensures that a partition has a header of this boot.
 pub(crate) fn make(
@@ -34,12 +34,12 @@ pub(crate) fn make(
     let description = HeaderDescription { boot: boot_id(), token: xxh3_64(&salt), memory_dir };
     let spaces = Spaces::new(at, &description, store, partition);
     let space = spaces.create(0, hash, addresses, None)?;
-    let aside = path.with_extension("new");
-    let header = HeaderFile::create(&aside, description)?;
+    let new_path = path.with_extension("new");
+    let header = HeaderFile::create(&new_path, description)?;
     let words = header.words();
     words.publish(&Status { generation: space.generation, ..Status::START });
     words.store_generation(space.generation);
-    std::fs::rename(&aside, &path).map_err(|error| refused("name", &path, &error))
+    std::fs::rename(&new_path, &path).map_err(|error| file_error("name", &path, &error))
 }
 
 /// Leaves a copy as it is if its space exists. The space may be gone: the memory file system of a
@@ -53,23 +53,23 @@ fn keep_or_begin(
     match spaces.open(published.load_generation(), false) {
         Ok(_) => Ok(()),
         Err(error) if error.code() == ErrorCode::Unavailable => Err(error),
-        Err(_) => begin_anew(published, spaces, hash, addresses).map(drop),
+        Err(_) => begin_empty(published, spaces, hash, addresses).map(drop),
     }
 }
 
 /// Replaces a space that cannot be used by an empty one.
-pub(super) fn begin_anew(
+pub(super) fn begin_empty(
     published: &PublishedWords,
     spaces: &Spaces,
     hash: SeededHash,
     addresses: u64,
 ) -> Result<Generation> {
-    let before = published.load_generation();
-    let fresh = Generation::within(spaces.create(before, hash, addresses, None)?);
+    let previous = published.load_generation();
+    let empty = Generation::new_in(spaces.create(previous, hash, addresses, None)?);
     published.store_phase_release(Phase::Bootstrapping);
-    let turn = published.prepare(&fresh.status());
-    published.store_generation(fresh.space.generation);
+    let turn = published.prepare(&empty.status());
+    published.store_generation(empty.space.generation);
     published.take_turn(turn);
-    spaces.remove(before);
-    Ok(fresh)
+    spaces.remove(previous);
+    Ok(empty)
 }

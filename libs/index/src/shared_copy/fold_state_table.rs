@@ -95,16 +95,16 @@ impl FoldStateTable {
     /// `Corrupt` for records that no fold has written.
     pub(crate) fn restore(&self, state: &mut PartitionState) -> Result<()> {
         self.0.visit_rows(|key, row| {
-            let none =
+            let invalid =
                 || Error::corrupt("the shared copy holds fold state that no fold has written");
             if let Ok(client) = <[u8; 16]>::try_from(key) {
                 let client = ClientId(u128::from_le_bytes(client));
-                let window = row.try_into().map_err(|_| none())?;
+                let window = row.try_into().map_err(|_| invalid())?;
                 state.dedup.restore(client, ClientWindow::from_bytes(window));
             } else {
-                let source = <[u8; 4]>::try_from(key).map_err(|_| none())?;
+                let source = <[u8; 4]>::try_from(key).map_err(|_| invalid())?;
                 let source = PartitionId(u32::from_le_bytes(source));
-                let position = row.try_into().map_err(|_| none())?;
+                let position = row.try_into().map_err(|_| invalid())?;
                 state.sources.insert(source, Position::from_bytes(position));
             }
             Ok(())

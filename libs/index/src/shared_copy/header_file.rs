@@ -16,7 +16,7 @@ use forebay_core::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::header_words::{Status, Words};
-use crate::memory::refused;
+use crate::memory::file_error;
 
 /// Bytes of a header file.
 const HEADER_BYTES: usize = 4_096;
@@ -56,22 +56,22 @@ unsafe impl Sync for HeaderFile {}
 impl HeaderFile {
     /// Creates a header under a name that nobody knows yet; the caller renames it when it is
     /// complete.
-    pub(super) fn create(aside: &Path, description: HeaderDescription) -> Result<Self> {
+    pub(super) fn create(new_path: &Path, description: HeaderDescription) -> Result<Self> {
         let file = File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
-            .open(aside)
-            .map_err(|error| refused("make", aside, &error))?;
+            .open(new_path)
+            .map_err(|error| file_error("make", new_path, &error))?;
         let mut page = vec![0; HEADER_BYTES];
         let encoded = encode(&description)?;
         page[DESCRIPTION_AT..DESCRIPTION_AT + encoded.len()].copy_from_slice(&encoded);
         // The page is written and not extended by a truncate, so that it has its space on the disk.
         let written = (&file).write_all(&page).and_then(|()| file.sync_data());
-        written.map_err(|error| refused("write", aside, &error))?;
-        let header = Self::map(&file, description, true, aside)?;
+        written.map_err(|error| file_error("write", new_path, &error))?;
+        let header = Self::map(&file, description, true, new_path)?;
         header.words().publish(&Status::START);
         Ok(header)
     }
@@ -85,14 +85,14 @@ impl HeaderFile {
         let file = File::options().read(true).write(is_written).open(path);
         let file = file.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::not_found("there is no shared copy here yet"),
-            _ => refused("open", path, &error),
+            _ => file_error("open", path, &error),
         })?;
         let mut page = vec![0; HEADER_BYTES];
-        let size = file.metadata().map_err(|error| refused("look at", path, &error))?.len();
+        let size = file.metadata().map_err(|error| file_error("look at", path, &error))?.len();
         if size != HEADER_BYTES as u64 {
             return Err(Error::corrupt("the header of a shared copy has the wrong length"));
         }
-        file.read_exact_at(&mut page, 0).map_err(|error| refused("read", path, &error))?;
+        file.read_exact_at(&mut page, 0).map_err(|error| file_error("read", path, &error))?;
         let description = decode(&page[DESCRIPTION_AT..])?;
         if description.boot != boot_id() {
             return Err(Error::not_found("the shared copy is from before the host's last restart"));
@@ -110,7 +110,7 @@ impl HeaderFile {
         protect.set(ProtFlags::WRITE, is_written);
         // SAFETY: a new mapping at an address of the system's choice touches nothing that exists.
         let mapped = unsafe { mmap(null_mut(), HEADER_BYTES, protect, MapFlags::SHARED, file, 0) };
-        let base = mapped.map_err(|error| refused("map", path, &error.into()))?;
+        let base = mapped.map_err(|error| file_error("map", path, &error.into()))?;
         let base =
             NonNull::new(base.cast()).ok_or_else(|| Error::internal("a mapping at address 0"))?;
         Ok(Self { base, description })
@@ -188,22 +188,22 @@ fn encode(description: &HeaderDescription) -> Result<Vec<u8>> {
 }
 
 fn decode(bytes: &[u8]) -> Result<HeaderDescription> {
-    let none = || Error::corrupt("the header of a shared copy is invalid");
-    let (magic, rest) = bytes.split_first_chunk::<8>().ok_or_else(none)?;
-    let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(none)?;
-    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(none)?;
-    let (boot, rest) = rest.split_first_chunk::<16>().ok_or_else(none)?;
-    let (token, rest) = rest.split_first_chunk::<8>().ok_or_else(none)?;
+    let invalid = || Error::corrupt("the header of a shared copy is invalid");
+    let (magic, rest) = bytes.split_first_chunk::<8>().ok_or_else(invalid)?;
+    let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(invalid)?;
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(invalid)?;
+    let (boot, rest) = rest.split_first_chunk::<16>().ok_or_else(invalid)?;
+    let (token, rest) = rest.split_first_chunk::<8>().ok_or_else(invalid)?;
     if *magic != MAGIC {
-        return Err(none());
+        return Err(invalid());
     }
     if u32::from_le_bytes(*version) != VERSION {
         let message =
             "another build wrote the shared copy; close its readers, or use another directory";
         return Err(Error::unsupported(message));
     }
-    let name = rest.get(..u32::from_le_bytes(*length) as usize).ok_or_else(none)?;
-    let name = std::str::from_utf8(name).map_err(|_| none())?;
+    let name = rest.get(..u32::from_le_bytes(*length) as usize).ok_or_else(invalid)?;
+    let name = std::str::from_utf8(name).map_err(|_| invalid())?;
     let memory_dir = (!name.is_empty()).then(|| PathBuf::from(name));
     Ok(HeaderDescription { boot: *boot, token: u64::from_le_bytes(*token), memory_dir })
 }

@@ -78,19 +78,19 @@ impl Spaces {
         SpillPlace::Named(path, self.header_name().to_vec())
     }
 
-    /// Creates an empty space with the number after `behind`, with at most this many addresses,
+    /// Creates an empty space with the number after `previous`, with at most this many addresses,
     /// with all memory of a donor if there is one.
     ///
     /// # Errors
     /// The errors of [`Memory::create_shared`]; `NotFound` if the donor is gone.
     pub(crate) fn create(
         &self,
-        behind: u64,
+        previous: u64,
         hash: SeededHash,
         addresses: u64,
         donor: Option<&DonorSpace>,
     ) -> Result<Arc<Space>> {
-        let number = (behind >> 1) + 1;
+        let number = (previous >> 1) + 1;
         let has_room = |dir: &PathBuf| {
             let free = rustix::fs::statvfs(dir).map(|at| at.f_bavail.saturating_mul(at.f_frsize));
             free.is_ok_and(|free| free >= ROOM_BYTES_MIN)
@@ -99,7 +99,7 @@ impl Spaces {
         if in_memory {
             match self.create_as(number << 1, hash, addresses, donor) {
                 Err(error) if error.code() == ErrorCode::LimitExceeded => {}
-                made => return made,
+                result => return result,
             }
         }
         self.create_as(number << 1 | 1, hash, addresses, donor)
@@ -115,19 +115,19 @@ impl Spaces {
         let path = self.path(generation);
         // This file was left by an owner that was killed before any reader could reach it.
         self.remove(generation);
-        let made = match donor {
+        let result = match donor {
             None => Memory::create_shared(&path, addresses, self.header_name()),
             Some(donor) => {
-                let beside = donor.path.parent();
+                let dir = donor.path.parent();
                 let mut names = self.donor_links(generation).into_iter();
-                let name = names.find(|name| name.parent() == beside).ok_or_else(|| {
+                let name = names.find(|name| name.parent() == dir).ok_or_else(|| {
                     Error::unsupported("records cannot be shared with another reader's directory")
                 })?;
                 let donate = |name: &Path| donor.donate(name);
                 Memory::create_sharing(&path, addresses, self.header_name(), &name, donate)
             }
         };
-        let memory = made.inspect_err(|_| self.remove(generation))?;
+        let memory = result.inspect_err(|_| self.remove(generation))?;
         memory.spill_to(self.spill(generation));
         let header = memory.header();
         header.hash_seed.store(hash.seed(), Ordering::Relaxed);

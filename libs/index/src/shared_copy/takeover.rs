@@ -8,7 +8,7 @@ use forebay_core::fold::PartitionState;
 use forebay_core::id::{PartitionCount, PartitionRef};
 use forebay_core::replica_state::{Phase, Progress, ReplicaState};
 
-use super::creation::begin_anew;
+use super::creation::begin_empty;
 use super::directory::SharedCopyDirectory;
 use super::fold_state_table;
 use super::fold_state_table::FoldStateTable;
@@ -41,8 +41,8 @@ pub(crate) fn acquire_writer(
     let (published, spaces) = header_to_write(at, partition.store, partition.partition)?;
     finish_swap(&published);
     let generation = published.load_generation();
-    let taken = spaces.open(generation, true).and_then(|space| take_over(space, &published));
-    let usable = taken.ok().and_then(|current| {
+    let current = spaces.open(generation, true).and_then(|space| take_over(space, &published));
+    let usable = current.ok().and_then(|current| {
         let resumed = resume(&current, &published, partition, partitions);
         let is_fit = image_hash.is_none_or(|hash| hash.seed() == current.space.hash.seed());
         let is_empty = current.progress == Progress::START && is_fit;
@@ -52,7 +52,7 @@ pub(crate) fn acquire_writer(
         Some(usable) => usable,
         None => {
             let hash = image_hash.unwrap_or(hash);
-            (begin_anew(&published, &spaces, hash, shared_addresses_for(1))?, None)
+            (begin_empty(&published, &spaces, hash, shared_addresses_for(1))?, None)
         }
     };
     Ok((WriterState::of_shared(current, published, spaces), resumed))
@@ -175,12 +175,12 @@ fn redo_writes(
 const ADDRESS: u64 = (1 << 43) - 1;
 
 fn resume(
-    taken: &Generation,
+    generation: &Generation,
     published: &PublishedWords,
     partition: PartitionRef,
     partitions: PartitionCount,
 ) -> Option<ReplicaState> {
-    let (progress, cursor) = (taken.progress, taken.cursor);
+    let (progress, cursor) = (generation.progress, generation.cursor);
     let mut state = PartitionState::new(partition, partitions);
     state.log_id = cursor.log_id;
     state.offset_applied = progress.offset_applied;
@@ -188,7 +188,7 @@ fn resume(
     state.partition_time = progress.partition_time;
     state.schema_version = progress.schema_version;
     state.drop_all_count = cursor.drop_all_count;
-    taken.fold_state.as_ref()?.restore(&mut state).ok()?;
+    generation.fold_state.as_ref()?.restore(&mut state).ok()?;
     let phase = published.load_phase_acquire();
     let is_used = cursor.opened.is_some() && phase != Phase::Poisoned;
     is_used.then_some(ReplicaState { state, cursor, phase })

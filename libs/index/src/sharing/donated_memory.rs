@@ -52,9 +52,9 @@ impl Memory {
             return;
         }
         let end = self.header().donated_blocks().0 * BLOCK_BYTES;
-        let kept = state.free.take_below(end);
-        let bytes = kept.iter().map(Chunk::bytes).sum();
+        let donated = state.free.take_below(end);
+        let bytes = donated.iter().map(Chunk::bytes).sum();
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        state.donated.extend(kept);
+        state.donated.extend(donated);
     }
 }

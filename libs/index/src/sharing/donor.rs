@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Result};
 
-use crate::memory::{Memory, refused};
+use crate::memory::{Memory, file_error};
 use crate::space::Space;
 use crate::table::{Document, PREFETCHED, ReuseCount, Root, Scratch, Search};
 
@@ -28,10 +28,10 @@ impl DonorSpace {
     /// Gives the donor's file one more name, and donates all its memory; returns the number of
     /// bytes.
     pub(crate) fn donate(&self, name: &Path) -> Result<u64> {
-        let gone = || Error::not_found("the donor's file is gone");
+        let missing_file = || Error::not_found("the donor's file is gone");
         std::fs::hard_link(&self.path, name).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => gone(),
-            _ => refused("link", &self.path, &error),
+            std::io::ErrorKind::NotFound => missing_file(),
+            _ => file_error("link", &self.path, &error),
         })?;
         // This mapping writes the space's header and nothing else.
         Ok(Memory::open_shared(name, true, &self.donor_links)?.donate())
@@ -62,41 +62,41 @@ impl<'m> DonorRecords<'m> {
     pub(crate) fn find(&self, documents: &[Document]) -> [Option<(u64, u64)>; PREFETCHED] {
         let memory = &*self.donor.memory;
         for _ in 0..TRIES_MAX {
-            let reused = ReuseCount::before(memory);
-            let found = self.look(memory, documents);
-            if let (Ok(found), true) = (found, reused.is_unchanged(memory)) {
-                return found;
+            let reused = ReuseCount::load(memory);
+            let records = self.find_once(memory, documents);
+            if let (Ok(records), true) = (records, reused.is_unchanged(memory)) {
+                return records;
             }
         }
         [None; PREFETCHED]
     }
 
-    fn look(
+    fn find_once(
         &self,
         memory: &Memory,
         documents: &[Document],
     ) -> Result<[Option<(u64, u64)>; PREFETCHED]> {
         let root = Root::load(self.donor.root());
-        let mut all = [Search::default(); PREFETCHED];
-        for (search, (key, _)) in all.iter_mut().zip(documents) {
+        let mut searches = [Search::default(); PREFETCHED];
+        for (search, (key, _)) in searches.iter_mut().zip(documents) {
             *search = Search::begin(memory, root, self.donor.hash.of(key));
         }
-        for search in &mut all[..documents.len()] {
+        for search in &mut searches[..documents.len()] {
             // SAFETY: the memory is live, and the result is used only if no memory was reused.
             unsafe { search.prefetch_bucket(memory) };
         }
-        for search in &mut all[..documents.len()] {
+        for search in &mut searches[..documents.len()] {
             // SAFETY: as above.
             unsafe { search.prefetch_record(memory) };
         }
-        let (mut found, mut scratch) = ([None; PREFETCHED], Scratch::default());
-        for ((found, search), (key, row)) in found.iter_mut().zip(&all).zip(documents) {
+        let (mut records, mut scratch) = ([None; PREFETCHED], Scratch::default());
+        for ((answer, search), (key, row)) in records.iter_mut().zip(&searches).zip(documents) {
             // SAFETY: as above.
             let record = unsafe { search.end_equal(memory, (key, row), &scratch) }?;
-            let donated = record.filter(|(address, bytes)| address + bytes <= self.bytes);
-            *found = donated.map(|(address, bytes)| (self.at + address, bytes));
+            let donated_record = record.filter(|(address, bytes)| address + bytes <= self.bytes);
+            *answer = donated_record.map(|(address, bytes)| (self.at + address, bytes));
             scratch.clear();
         }
-        Ok(found)
+        Ok(records)
     }
 }

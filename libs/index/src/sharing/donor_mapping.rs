@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use forebay_core::{Error, Result};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use crate::memory::{BLOCK_BYTES, SpaceHeader, mapped_bytes, refused};
+use crate::memory::{BLOCK_BYTES, SpaceHeader, file_error, mapped_bytes};
 
 /// Suffix of the name by which a recipient links the donor's file.
 pub(crate) const DONOR_LINK_SUFFIX: &str = ".borrowed";
@@ -29,7 +29,7 @@ impl DonorMapping {
     /// # Errors
     /// `NotFound` if none exists; `Corrupt` if the file is too short; `Unavailable`.
     pub(crate) fn open(names: &[PathBuf], reserved: u64, bytes: u64) -> Result<Self> {
-        let gone = || Error::not_found("the donor's file is gone");
+        let missing_file = || Error::not_found("the donor's file is gone");
         let at = mapped_bytes(reserved).next_multiple_of(BLOCK_BYTES);
         for name in names {
             let flags = OFlags::NOFOLLOW.bits() as i32;
@@ -37,19 +37,19 @@ impl DonorMapping {
                 continue;
             };
             flock(&file, FlockOperation::LockShared)
-                .map_err(|error| refused("lock", name, &error.into()))?;
-            let own = file.metadata().map_err(|error| refused("look at", name, &error))?;
+                .map_err(|error| file_error("lock", name, &error.into()))?;
+            let metadata = file.metadata().map_err(|error| file_error("look at", name, &error))?;
             // A name removed in between means that the donor may not have seen the lock.
-            let is_there = std::fs::metadata(name).is_ok_and(|named| named.ino() == own.ino());
-            if !is_there {
-                return Err(gone());
+            let has_name = std::fs::metadata(name).is_ok_and(|other| other.ino() == metadata.ino());
+            if !has_name {
+                return Err(missing_file());
             }
-            if own.size() < bytes || !bytes.is_multiple_of(BLOCK_BYTES) {
+            if metadata.size() < bytes || !bytes.is_multiple_of(BLOCK_BYTES) {
                 return Err(Error::corrupt("the donor's file is shorter than the recorded length"));
             }
             return Ok(Self { file, at, bytes });
         }
-        Err(gone())
+        Err(missing_file())
     }
 
     /// End of the donor's addresses.
@@ -65,6 +65,6 @@ impl DonorMapping {
 pub(crate) fn donor_bytes(file: &File, path: &Path) -> Result<u64> {
     let mut word = [0; 8];
     let at = std::mem::offset_of!(SpaceHeader, donor_bytes) as u64;
-    file.read_exact_at(&mut word, at).map_err(|error| refused("read", path, &error))?;
+    file.read_exact_at(&mut word, at).map_err(|error| file_error("read", path, &error))?;
     Ok(u64::from_le_bytes(word))
 }

@@ -17,26 +17,26 @@ use crate::space::Space;
 use crate::table::{Document, PREFETCHED, PublishTarget, Table};
 
 /// Number of documents that are compared with the donor's before all of them are.
-const TRIED: usize = 32 * PREFETCHED;
+const COMPARED_MAX: usize = 32 * PREFETCHED;
 
 /// Whether a donor has at least half of an image's documents in equal form, estimated from the
-/// first [`TRIED`] documents. Shared records pin the donor's memory, so a smaller share is not
-/// worth it.
+/// first [`COMPARED_MAX`] documents. Shared records pin the donor's memory, so a smaller share is
+/// not worth it.
 ///
 /// # Errors
 /// `Corrupt`, `LimitExceeded`, `Unavailable`: those of the image.
-pub(crate) fn has_most(donor: &Space, image: &Image) -> Result<bool> {
+pub(crate) fn shares_most_documents(donor: &Space, image: &Image) -> Result<bool> {
     if image.is_spilled() {
         return Ok(false);
     }
     let (records, table) = (DonorRecords::of(donor, None), table_of(image)?);
-    let (mut tried, mut alike) = (0, 0);
+    let (mut compared, mut equal) = (0, 0);
     table.visit_batches(|documents| {
-        tried += documents.len();
-        alike += records.find(documents).iter().flatten().count();
-        Ok(tried < TRIED)
+        compared += documents.len();
+        equal += records.find(documents).iter().flatten().count();
+        Ok(compared < COMPARED_MAX)
     })?;
-    Ok(alike > 0 && 2 * alike >= tried)
+    Ok(equal > 0 && 2 * equal >= compared)
 }
 
 /// Maps an image and returns its table, for reads.
@@ -57,38 +57,38 @@ impl Generation {
         state: &PartitionState,
         resources: &Resources,
     ) -> Result<Self> {
-        let mut made = Self::within(space);
-        let memory = made.space.memory.clone();
+        let mut generation = Self::new_in(space);
+        let memory = generation.space.memory.clone();
         memory.charge_to(&resources.account);
         let records = DonorRecords::of(donor, Some(&memory));
         table_of(image)?.visit_batches(|documents| {
-            made.fill(documents, Some(&records), resources)?;
+            generation.fill(documents, Some(&records), resources)?;
             Ok(true)
         })?;
-        made.progress = image.metadata().progress;
-        made.repaired = image.repaired().clone();
-        made.note_log(state);
-        made.finish(state, resources)?;
-        Ok(made)
+        generation.progress = image.metadata().progress;
+        generation.repaired = image.repaired().clone();
+        generation.note_log(state);
+        generation.finish(state, resources)?;
+        Ok(generation)
     }
 
     /// Copies this generation, with this state, into an empty space without a donor.
-    pub(crate) fn copied(
+    pub(crate) fn copy_to(
         &self,
         space: Arc<Space>,
         state: &PartitionState,
         resources: &Resources,
     ) -> Result<Self> {
-        let mut made = Self::within(space);
-        made.space.memory.charge_to(&resources.account);
+        let mut generation = Self::new_in(space);
+        generation.space.memory.charge_to(&resources.account);
         self.table.visit_batches(|documents| {
-            made.fill(documents, None, resources)?;
+            generation.fill(documents, None, resources)?;
             Ok(true)
         })?;
-        (made.progress, made.cursor) = (self.progress, self.cursor);
-        made.repaired = self.repaired.clone();
-        made.finish(state, resources)?;
-        Ok(made)
+        (generation.progress, generation.cursor) = (self.progress, self.cursor);
+        generation.repaired = self.repaired.clone();
+        generation.finish(state, resources)?;
+        Ok(generation)
     }
 
     /// Adds documents, none of which is in the table yet; no reader sees the generation yet.
@@ -98,11 +98,11 @@ impl Generation {
         records: Option<&DonorRecords<'_>>,
         resources: &Resources,
     ) -> Result<()> {
-        let found = records.map(|records| records.find(documents)).unwrap_or_default();
+        let shared_records = records.map(|records| records.find(documents)).unwrap_or_default();
         let Self { space, table, usage, .. } = self;
         let publishing = PublishTarget { root: Some(space.root()), reclaim: &resources.reclaim };
         let hashes = table.prefetch(documents.iter().map(|(key, _)| key.as_slice()));
-        for (((key, row), hash), shared) in documents.iter().zip(hashes).zip(found) {
+        for (((key, row), hash), shared) in documents.iter().zip(hashes).zip(shared_records) {
             let Some(record) = shared else {
                 prepare_one(table, usage, (hash, key), Some(row), publishing)?;
                 continue;

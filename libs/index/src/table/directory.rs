@@ -104,7 +104,7 @@ impl Root {
     }
 
     /// Returns the last hash that has the same entry as this one.
-    pub(super) fn last_hash_beside(self, hash: u64) -> u64 {
+    pub(super) fn last_hash_with(self, hash: u64) -> u64 {
         let width = 1_u64.checked_shl(64 - self.depth());
         width.map_or(u64::MAX, |width| hash | (width - 1))
     }

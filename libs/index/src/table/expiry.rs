@@ -29,7 +29,7 @@ impl Table {
     }
 
     /// Prepares the removal of documents that have expired at this time, from at most this many due
-    /// groups; passes the lengths of each removed key and row to `goes`.
+    /// groups; passes the lengths of each removed key and row to `on_removal`.
     ///
     /// # Errors
     /// `Corrupt`; call [`Table::give_up`] then.
@@ -37,22 +37,22 @@ impl Table {
         &mut self,
         now: Timestamp,
         groups_max: usize,
-        mut goes: impl FnMut(usize, usize),
+        mut on_removal: impl FnMut(usize, usize),
     ) -> Result<()> {
         for _ in 0..groups_max {
             let now = now.as_micros();
             let Some(place) = self.due.next(&mut self.groups, now) else { break };
-            let (keys, next) = self.expired(&self.groups[place], now)?;
+            let (keys, next) = self.expired_keys(&self.groups[place], now)?;
             for key in keys {
                 if let Some(replaced) = self.prepare_removal(self.hash.of(&key), &key)? {
-                    goes(key.len(), replaced.row_bytes);
+                    on_removal(key.len(), replaced.row_bytes);
                 }
             }
-            self.looked_through.push(place);
-            let kept = &mut self.groups[place];
-            kept.expires = next;
+            self.searched_groups.push(place);
+            let state = &mut self.groups[place];
+            state.expires = next;
             if next < NEVER {
-                self.due.plan(place, kept, next.max(now.saturating_add(REST_US)));
+                self.due.plan(place, state, next.max(now.saturating_add(REST_US)));
             }
         }
         Ok(())
@@ -60,17 +60,17 @@ impl Table {
 
     /// Notes, in shared memory, when the searched groups are due again: their expired documents are
     /// gone.
-    pub(crate) fn note_looked_through(&mut self) {
-        for place in std::mem::take(&mut self.looked_through) {
-            let kept = &self.groups[place];
-            self.memory.note_group(kept.chunk.address(), kept.expires);
+    pub(crate) fn note_searched_groups(&mut self) {
+        for place in std::mem::take(&mut self.searched_groups) {
+            let state = &self.groups[place];
+            self.memory.note_group(state.chunk.address(), state.expires);
         }
     }
 
     /// Returns the expired keys of a group, and the time of its next expiry.
-    fn expired(&self, kept: &GroupState, now: i64) -> Result<(Vec<Vec<u8>>, i64)> {
+    fn expired_keys(&self, state: &GroupState, now: i64) -> Result<(Vec<Vec<u8>>, i64)> {
         let (mut keys, mut next) = (Vec::new(), NEVER);
-        self.visit_records(kept, |_, record| {
+        self.visit_records(state, |_, record| {
             match row_expires_at(record.row).map(Timestamp::as_micros) {
                 Some(at) if at <= now => keys.push(record.key.to_vec()),
                 Some(at) => next = next.min(at),

@@ -10,7 +10,7 @@ use super::group_layout::GroupRef;
 use super::groups::{GroupState, NEVER};
 use super::scratch::Scratch;
 use super::segments::{Segments, spilled_segment};
-use super::spilled_record::spilled;
+use super::spilled_record::read_spilled_record;
 use super::{Table, slot};
 use crate::image::{Content, Image, damaged};
 use crate::key::SeededHash;
@@ -22,7 +22,7 @@ use crate::space::Space;
 impl Table {
     /// Returns the parts of the table that an image contains.
     pub(crate) fn content(&self) -> Content {
-        let groups = self.groups.iter().map(|kept| &kept.chunk);
+        let groups = self.groups.iter().map(|state| &state.chunk);
         let chunks = groups.chain(&self.directory).map(|chunk| (chunk.address(), chunk.bytes()));
         Content {
             hash_seed: self.hash.seed(),
@@ -73,8 +73,8 @@ impl Table {
         let table = Self::assemble(memory.clone(), parts, &mut image.expiries().iter())?;
         memory.adopt(table.chunks(), None)?;
         table.segments.note_all(memory);
-        for kept in table.groups.iter() {
-            memory.note_group(kept.chunk.address(), kept.expires);
+        for state in table.groups.iter() {
+            memory.note_group(state.chunk.address(), state.expires);
         }
         Ok(table)
     }
@@ -105,8 +105,8 @@ impl Table {
             .collect();
         let mut table = Self::assemble(memory.clone(), parts, &mut expiries.iter())?;
         if memory.has_spill_file() {
-            let found = table.spilled_segments()?;
-            table.segments.add_spilled(found)?;
+            let spilled_segments = table.spilled_segments()?;
+            table.segments.add_spilled(spilled_segments)?;
         }
         Ok(table)
     }
@@ -116,32 +116,32 @@ impl Table {
     fn spilled_segments(&self) -> Result<Vec<(Chunk, u64, u64)>> {
         let (memory, mut scratch) = (&self.memory, Scratch::default());
         let mut words = Vec::new();
-        for kept in self.groups.iter() {
-            words.extend(self.group_of(kept)?.words().filter(|word| is_spilled(*word)));
+        for state in self.groups.iter() {
+            words.extend(self.group_of(state)?.words().filter(|word| is_spilled(*word)));
         }
         words.sort_unstable_by_key(|word| slot::address(*word));
-        let mut found: Vec<(Chunk, u64, u64)> = Vec::new();
+        let mut segments: Vec<(Chunk, u64, u64)> = Vec::new();
         for word in words {
             let address = slot::address(word);
             let is_within = |chunk: &Chunk| address < chunk.address() + chunk.bytes();
-            if !found.last().is_some_and(|(chunk, ..)| is_within(chunk)) {
-                found.push((spilled_segment(memory, address)?, 0, 0));
+            if !segments.last().is_some_and(|(chunk, ..)| is_within(chunk)) {
+                segments.push((spilled_segment(memory, address)?, 0, 0));
             }
-            let Some((chunk, last, live)) = found.last_mut() else { continue };
+            let Some((chunk, last, live)) = segments.last_mut() else { continue };
             *live += match slot::bytes_max(word) {
                 Some(bytes) => bytes,
-                None => spilled(memory, address, &scratch)?.bytes,
+                None => read_spilled_record(memory, address, &scratch)?.bytes,
             };
             *last = address - chunk.address();
             scratch.clear();
         }
-        for (chunk, used, live) in &mut found {
+        for (chunk, used, live) in &mut segments {
             // Before this step `used` is the offset of the last record.
-            *used += spilled(memory, chunk.address() + *used, &scratch)?.bytes;
+            *used += read_spilled_record(memory, chunk.address() + *used, &scratch)?.bytes;
             *live = (*live).min(*used);
             scratch.clear();
         }
-        Ok(found)
+        Ok(segments)
     }
 
     fn assemble(
@@ -159,7 +159,7 @@ impl Table {
 
     /// Returns all chunks that the table uses, as start and bytes each.
     pub(crate) fn chunks(&self) -> Vec<(u64, u64)> {
-        let groups = self.groups.iter().map(|kept| &kept.chunk);
+        let groups = self.groups.iter().map(|state| &state.chunk);
         let chunks = groups.chain(&self.directory).chain(self.segments.chunks());
         chunks.map(|chunk| (chunk.address(), chunk.bytes())).collect()
     }
@@ -181,13 +181,13 @@ impl Table {
                 run[0].chunk().ok_or_else(|| damaged("a bucket group is not in a chunk"))?;
             self.group_bytes += chunk.bytes();
             let depth = self.root.depth() - width.ilog2();
-            let mut kept = GroupState::of(chunk, depth);
-            kept.has_room = !self.memory.is_of_image();
+            let mut state = GroupState::of(chunk, depth);
+            state.has_room = !self.memory.is_of_image();
             let place = self.groups.len();
             if expires < NEVER {
-                self.due.note(place, &mut kept, expires);
+                self.due.note(place, &mut state, expires);
             }
-            self.groups.push(kept);
+            self.groups.push(state);
             self.writer_directory.point(self.root.first_hash(first), depth, place);
             first += width;
         }

@@ -90,23 +90,27 @@ impl<'g> Group<'g> {
     /// Returns which slots of a bucket match, a bit for each, and whether no slot is empty. The
     /// loop has no branch, because the processor cannot predict which slot matches.
     #[inline(always)]
-    fn look(&self, bucket: u64, is_it: impl Fn(u64) -> bool) -> (u32, bool) {
+    fn look(&self, bucket: u64, is_match: impl Fn(u64) -> bool) -> (u32, bool) {
         if self.at.is_inline() {
-            self.look_at::<3>(bucket, is_it)
+            self.look_at::<3>(bucket, is_match)
         } else {
-            self.look_at::<8>(bucket, is_it)
+            self.look_at::<8>(bucket, is_match)
         }
     }
 
     #[inline(always)]
-    fn look_at<const SLOTS: u64>(&self, bucket: u64, is_it: impl Fn(u64) -> bool) -> (u32, bool) {
-        let (mut found, mut is_full) = (0, true);
+    fn look_at<const SLOTS: u64>(
+        &self,
+        bucket: u64,
+        is_match: impl Fn(u64) -> bool,
+    ) -> (u32, bool) {
+        let (mut matching, mut is_full) = (0, true);
         for place in 0..SLOTS {
             let word = self.load(bucket + 8 * place);
-            found |= u32::from(is_it(word)) << place;
+            matching |= u32::from(is_match(word)) << place;
             is_full &= word != slot::EMPTY;
         }
-        (found, is_full)
+        (matching, is_full)
     }
 
     /// Returns the record of a slot's word, if it is the key's.
@@ -116,8 +120,8 @@ impl<'g> Group<'g> {
         key: &[u8],
         scratch: &'g Scratch,
     ) -> Result<Option<Record<'g>>> {
-        let found = self.record(word, scratch)?;
-        Ok((found.key == key).then_some(found))
+        let record = self.record(word, scratch)?;
+        Ok((record.key == key).then_some(record))
     }
 
     /// Returns the result of `take` for the first slot with a key's tag that `take` accepts.
@@ -149,9 +153,9 @@ impl<'g> Group<'g> {
                     // Otherwise the rest would arrive only after the first line has given the
                     // length.
                     self.prefetch_record(word);
-                    let taken = take(at, word)?;
-                    if taken.is_some() {
-                        return Ok(taken);
+                    let result = take(at, word)?;
+                    if result.is_some() {
+                        return Ok(result);
                     }
                 }
             }
@@ -192,9 +196,9 @@ impl<'g> Group<'g> {
         let tag = slot::tag_of(hash);
         for step in 0..self.at.buckets() {
             let bucket = self.at.bucket(hash, step);
-            let (found, is_full) = self.look(bucket, |word| slot::names(word, tag, address));
-            if found != 0 {
-                return Some(bucket + 8 * u64::from(found.trailing_zeros()));
+            let (matching, is_full) = self.look(bucket, |word| slot::names(word, tag, address));
+            if matching != 0 {
+                return Some(bucket + 8 * u64::from(matching.trailing_zeros()));
             }
             if !is_full {
                 break;
@@ -222,7 +226,7 @@ impl<'g> Group<'g> {
 
     /// Returns the value of a slot whose record is removed: empty if no search relies on its bucket
     /// being full.
-    pub(super) fn emptied(&self, at: u64) -> u64 {
+    pub(super) fn word_after_removal(&self, at: u64) -> u64 {
         let bucket = at - at % self.at.bucket_bytes();
         let mut words = (0..self.at.slots()).map(|place| self.load(bucket + 8 * place));
         if words.any(|word| word == slot::EMPTY) { slot::EMPTY } else { slot::DELETED }
@@ -232,9 +236,9 @@ impl<'g> Group<'g> {
     /// slot's previous value, or `None` in a group without a free slot.
     pub(super) fn put(&self, hash: u64, word: u64) -> Option<u64> {
         let at = self.free_slot(hash)?;
-        let was = self.load(at);
+        let previous = self.load(at);
         self.store(at, word);
-        Some(was)
+        Some(previous)
     }
 
     /// Takes room in its bucket for a record of a key with this hash, in an inline group. Returns

@@ -22,25 +22,25 @@ struct GroupRecord {
     word: u64,
     bytes: u64,
     /// Whether a slot names the record already; false for a pending record, which a slot will name.
-    is_shown: bool,
+    is_published: bool,
 }
 
 /// The groups that replace a group, before any reader sees them.
 struct RebuiltGroups {
     halves: Vec<GroupState>,
     /// Whether pending writes must learn the new addresses.
-    is_followed: bool,
+    has_pending_writes: bool,
     /// The old address of each moved record, and the word of its new address.
     moved: Vec<(u64, u64)>,
-    /// Records that left a segment: their old addresses and bytes.
-    left: Vec<(u64, u64)>,
-    /// Records that were moved to a segment: their addresses and bytes.
-    came: Vec<(u64, u64)>,
+    /// Records of segments that were copied to buckets: their old addresses and bytes.
+    dead_records: Vec<(u64, u64)>,
+    /// Records of buckets that were copied to a segment: their new addresses and bytes.
+    appended_records: Vec<(u64, u64)>,
 }
 
 impl RebuiltGroups {
     fn word_of(&self, address: u64) -> Option<u64> {
-        let place = self.moved.binary_search_by_key(&address, |(was, _)| *was);
+        let place = self.moved.binary_search_by_key(&address, |(old, _)| *old);
         place.ok().map(|place| self.moved[place].1)
     }
 }
@@ -53,11 +53,11 @@ impl Table {
     }
 
     pub(super) fn add_first_group(&mut self, publishing: PublishTarget<'_>) -> Result<()> {
-        let kept = self.new_group(0, false)?;
-        self.group_bytes += kept.chunk.bytes();
-        self.root = Root::of_group(GroupRef::of(&kept.chunk));
+        let state = self.new_group(0, false)?;
+        self.group_bytes += state.chunk.bytes();
+        self.root = Root::of_group(GroupRef::of(&state.chunk));
         self.writer_directory.point(0, 0, 0);
-        self.groups.push(kept);
+        self.groups.push(state);
         self.publish_root(publishing);
         Ok(())
     }
@@ -113,10 +113,10 @@ impl Table {
         publishing: PublishTarget<'_>,
     ) {
         let (place, entries) = (self.place_of(hash), self.entries_of(hash));
-        self.follow_moved(place, &rebuilt);
+        self.update_pending(place, &rebuilt);
         let high = if rebuilt.halves.len() > 1 { rebuilt.halves.pop() } else { None };
         let Some(low) = rebuilt.halves.pop() else { return };
-        let (old, places) = self.take_in(place, low, high);
+        let (old, places) = self.replace_state(place, low, high);
         let entry = |place: usize| GroupRef::of(&self.groups[place].chunk).entry();
         let update = DirectoryUpdate {
             entry: self.entry_address(entries.start),
@@ -139,47 +139,47 @@ impl Table {
         for place in places {
             self.groups[place].reserved = self.reserved_of(place);
         }
-        for (address, bytes) in rebuilt.left {
+        for (address, bytes) in rebuilt.dead_records {
             self.segments.bury_moved(&self.memory, address, bytes);
         }
         publishing.reclaim.retire(&self.memory, vec![old.chunk]);
     }
 
-    /// Takes in groups that no reader sees yet. The first replaces the group at an index, which is
-    /// returned; also returns the indexes of the new groups.
-    fn take_in(
+    /// Replaces the state of the group at an index by that of groups that no reader sees yet.
+    /// Returns the replaced state and the indexes of the new groups.
+    fn replace_state(
         &mut self,
         place: usize,
         mut low: GroupState,
         high: Option<GroupState>,
     ) -> (GroupState, [usize; 2]) {
-        let before = &self.groups[place];
-        let expires = before.expires;
-        (low.expires, low.due, low.is_lined_up) = (expires, before.due, before.is_lined_up);
-        self.group_bytes -= before.chunk.bytes();
+        let current = &self.groups[place];
+        let expires = current.expires;
+        (low.expires, low.due, low.is_queued) = (expires, current.due, current.is_queued);
+        self.group_bytes -= current.chunk.bytes();
         self.group_bytes += low.chunk.bytes();
         self.memory.note_group(low.chunk.address(), expires);
         let old = std::mem::replace(&mut self.groups[place], low);
         let Some(mut high) = high else { return (old, [place, place]) };
         self.group_bytes += high.chunk.bytes();
         self.memory.note_group(high.chunk.address(), expires);
-        let beside = self.groups.len();
-        self.due.note(beside, &mut high, expires);
+        let high_place = self.groups.len();
+        self.due.note(high_place, &mut high, expires);
         self.groups.push(high);
-        (old, [place, beside])
+        (old, [place, high_place])
     }
 
     /// Updates the pending writes with the new addresses of the records of the group at this index.
-    fn follow_moved(&mut self, place: usize, rebuilt: &RebuiltGroups) {
+    fn update_pending(&mut self, place: usize, rebuilt: &RebuiltGroups) {
         if rebuilt.moved.is_empty() {
             return;
         }
         let mut pending = std::mem::take(&mut self.pending);
         for pending in pending.iter_mut().filter(|pending| self.place_of(pending.hash) == place) {
-            let now = |word: u64| rebuilt.word_of(slot::address(word)).unwrap_or(word);
-            pending.word = pending.word.map(now);
-            if let Some(held) = &mut pending.held {
-                held.word = now(held.word);
+            let new_word = |word: u64| rebuilt.word_of(slot::address(word)).unwrap_or(word);
+            pending.word = pending.word.map(new_word);
+            if let Some(existing) = &mut pending.existing {
+                existing.word = new_word(existing.word);
             }
         }
         self.pending = pending;
@@ -199,12 +199,13 @@ impl Table {
             }
             halves => halves,
         }?;
-        let (moved, left, came) = (Vec::new(), Vec::new(), Vec::new());
-        let is_followed = !self.pending.is_empty();
-        let mut rebuilt = RebuiltGroups { halves, is_followed, moved, left, came };
-        let was = GroupRef::of(&self.groups[place].chunk);
-        if let Err(error) = self.lay_out(&records, was, half_of, &mut rebuilt) {
-            for (address, bytes) in rebuilt.came {
+        let (moved, dead_records, appended_records) = (Vec::new(), Vec::new(), Vec::new());
+        let has_pending_writes = !self.pending.is_empty();
+        let mut rebuilt =
+            RebuiltGroups { halves, has_pending_writes, moved, dead_records, appended_records };
+        let old_group = GroupRef::of(&self.groups[place].chunk);
+        if let Err(error) = self.lay_out(&records, old_group, half_of, &mut rebuilt) {
+            for (address, bytes) in rebuilt.appended_records {
                 self.segments.bury_moved(&self.memory, address, bytes);
             }
             self.memory.release(rebuilt.halves.into_iter().map(|half| half.chunk));
@@ -221,11 +222,14 @@ impl Table {
         records: &[GroupRecord],
         half_of: impl Fn(u64) -> usize,
     ) -> bool {
-        let shown = || records.iter().filter(|record| record.is_shown);
-        let small = shown().filter(|record| record.is_small()).count();
-        let (all, high) = (shown().count(), shown().filter(|one| half_of(one.hash) == 1).count());
-        let most = high.max(all - high) + self.groups[place].reserved as usize;
-        self.may_be_inline && 4 * small > 3 * all && most < group_layout::filled_max(true) as usize
+        let published = || records.iter().filter(|record| record.is_published);
+        let small = published().filter(|record| record.is_small()).count();
+        let (all, high) =
+            (published().count(), published().filter(|record| half_of(record.hash) == 1).count());
+        let records_max = high.max(all - high) + self.groups[place].reserved as usize;
+        self.may_be_inline
+            && 4 * small > 3 * all
+            && records_max < group_layout::filled_max(true) as usize
     }
 
     /// Puts records into their halves. Records from the buckets of the old group come first,
@@ -233,17 +237,17 @@ impl Table {
     fn lay_out(
         &mut self,
         records: &[GroupRecord],
-        was: GroupRef,
+        old_group: GroupRef,
         half_of: impl Fn(u64) -> usize,
         rebuilt: &mut RebuiltGroups,
     ) -> Result<()> {
         let memory = self.memory.clone();
-        let is_within = |record: &&GroupRecord| was.holds(slot::address(record.word));
-        let within = records.iter().filter(is_within);
-        for record in within.chain(records.iter().filter(|record| !is_within(record))) {
+        let is_inside = |record: &&GroupRecord| old_group.holds(slot::address(record.word));
+        let inside = records.iter().filter(is_inside);
+        for record in inside.chain(records.iter().filter(|record| !is_inside(record))) {
             let half = half_of(record.hash);
-            let word = self.place_record(&memory, record, is_within(&record), half, rebuilt)?;
-            if record.is_shown {
+            let word = self.place_record(&memory, record, is_inside(&record), half, rebuilt)?;
+            if record.is_published {
                 self.put(&mut rebuilt.halves[half], record.hash, word);
             }
         }
@@ -256,38 +260,38 @@ impl Table {
         &mut self,
         memory: &Memory,
         record: &GroupRecord,
-        is_within: bool,
+        is_inside: bool,
         half: usize,
         rebuilt: &mut RebuiltGroups,
     ) -> Result<u64> {
         let GroupRecord { hash, word, bytes, .. } = *record;
-        let from = slot::address(word);
-        let kept = &rebuilt.halves[half];
+        let old_address = slot::address(word);
+        let state = &rebuilt.halves[half];
         // SAFETY: a group that only this writer has.
-        let group = unsafe { Group::at(memory, GroupRef::of(&kept.chunk)) };
+        let group = unsafe { Group::at(memory, GroupRef::of(&state.chunk)) };
         let room = if is_spilled(word) { None } else { group.take_room(hash, bytes) };
         // SAFETY: a record of this table, in memory; its chunk is not retired while the table is
         // borrowed.
-        let copied = || unsafe { memory.bytes(from, bytes as usize) };
-        let to = match room {
-            Some(to) => {
+        let old_bytes = || unsafe { memory.bytes(old_address, bytes as usize) };
+        let new_address = match room {
+            Some(new_address) => {
                 // SAFETY: room in a group that nobody has yet.
-                unsafe { memory.write(to, copied()) };
-                if !is_within {
-                    rebuilt.left.push((from, bytes));
+                unsafe { memory.write(new_address, old_bytes()) };
+                if !is_inside {
+                    rebuilt.dead_records.push((old_address, bytes));
                 }
-                to
+                new_address
             }
-            None if is_within => {
-                let to = self.segments.append_bytes(memory, copied())?;
-                rebuilt.came.push((to, bytes));
-                to
+            None if is_inside => {
+                let new_address = self.segments.append_bytes(memory, old_bytes())?;
+                rebuilt.appended_records.push((new_address, bytes));
+                new_address
             }
             None => return Ok(word),
         };
-        let word = slot::pack(slot::tag_of(hash), to, bytes);
-        if rebuilt.is_followed {
-            rebuilt.moved.push((from, word));
+        let word = slot::pack(slot::tag_of(hash), new_address, bytes);
+        if rebuilt.has_pending_writes {
+            rebuilt.moved.push((old_address, word));
         }
         Ok(word)
     }
@@ -297,14 +301,14 @@ impl Table {
         let mut records = Vec::new();
         self.visit_records(&self.groups[place], |word, record| {
             let (hash, bytes) = (self.hash.of(record.key), record.bytes);
-            records.push(GroupRecord { hash, word, bytes, is_shown: true });
+            records.push(GroupRecord { hash, word, bytes, is_published: true });
             Ok(())
         })?;
         let at = GroupRef::of(&self.groups[place].chunk);
         for pending in self.pending.iter().filter(|_| at.is_inline()) {
             if let Some(word) = pending.word.filter(|word| at.holds(slot::address(*word))) {
                 let (hash, bytes) = (pending.hash, pending.bytes);
-                records.push(GroupRecord { hash, word, bytes, is_shown: false });
+                records.push(GroupRecord { hash, word, bytes, is_published: false });
             }
         }
         Ok(records)
@@ -330,10 +334,10 @@ impl Table {
         row: &[u8],
     ) -> Result<(u64, u64)> {
         let room = self.take_room(group, hash, record_bytes(key.len(), row.len()));
-        let Some(to) = room else { return self.segments.append(&self.memory, key, row) };
+        let Some(address) = room else { return self.segments.append(&self.memory, key, row) };
         // SAFETY: room in the writer's own group; nobody has its address yet.
-        let bytes = unsafe { record::write(&self.memory, to, key, row) };
-        Ok((to, bytes))
+        let bytes = unsafe { record::write(&self.memory, address, key, row) };
+        Ok((address, bytes))
     }
 
     /// As [`Table::append`], for a copy of an existing record; returns its address.
@@ -344,10 +348,10 @@ impl Table {
         record: &[u8],
     ) -> Result<u64> {
         let room = self.take_room(group, hash, record.len() as u64);
-        let Some(to) = room else { return self.segments.append_bytes(&self.memory, record) };
+        let Some(address) = room else { return self.segments.append_bytes(&self.memory, record) };
         // SAFETY: as above.
-        unsafe { self.memory.write(to, record) };
-        Ok(to)
+        unsafe { self.memory.write(address, record) };
+        Ok(address)
     }
 
     /// Takes room for a record in the bucket of its key, if there is any.
@@ -366,11 +370,11 @@ impl Table {
 
     /// Counts a record of the group at this index that has left its bucket, or a new record that a
     /// rebuild may bring into a bucket.
-    pub(super) fn count_away(&mut self, place: usize) {
-        let kept = &mut self.groups[place];
-        kept.away += 1;
-        if kept.away * 2 > kept.live && !kept.is_lined_up {
-            kept.is_lined_up = true;
+    pub(super) fn count_record_outside(&mut self, place: usize) {
+        let state = &mut self.groups[place];
+        state.records_outside += 1;
+        if state.records_outside * 2 > state.live && !state.is_queued {
+            state.is_queued = true;
             self.rebuild_queue.push_back(place as u32);
         }
     }
@@ -389,19 +393,21 @@ impl Table {
         while rebuilt < bytes_max {
             let Some(place) = self.rebuild_queue.pop_front() else { break };
             let place = place as usize;
-            self.groups[place].is_lined_up = false;
+            self.groups[place].is_queued = false;
             // In a group from an image or a takeover the live slots may not be counted yet.
             self.count(place)?;
-            let kept = &self.groups[place];
-            let word = self.group_of(kept)?.words().next();
-            let Some(word) = word.filter(|_| kept.away * 2 > kept.live) else { continue };
+            let state = &self.groups[place];
+            let word = self.group_of(state)?.words().next();
+            let Some(word) = word.filter(|_| state.records_outside * 2 > state.live) else {
+                continue;
+            };
             let scratch = super::Scratch::default();
-            let found = self.group_of(kept)?.record(word, &scratch)?;
-            let (hash, bytes) = (self.hash.of(found.key), kept.chunk.bytes());
+            let record = self.group_of(state)?.record(word, &scratch)?;
+            let (hash, bytes) = (self.hash.of(record.key), state.chunk.bytes());
             match self.rewrite(hash, publishing) {
                 // The rebuild is retried when more records have left their buckets.
                 Err(error) if error.code() == ErrorCode::LimitExceeded => break,
-                done => done?,
+                result => result?,
             }
             rebuilt += bytes;
         }

@@ -37,16 +37,16 @@ pub(super) struct GroupState {
     /// Whether records may be written to the group's buckets: not if the buckets are in an image.
     pub(super) has_room: bool,
     /// Records of an inline group that have left their buckets since the group was created.
-    pub(super) away: u32,
+    pub(super) records_outside: u32,
     /// Whether the group is queued to be rebuilt.
-    pub(super) is_lined_up: bool,
+    pub(super) is_queued: bool,
 }
 
 impl GroupState {
     /// Creates the state of a group with nothing known but its chunk and depth.
     pub(super) fn of(chunk: Chunk, depth: u32) -> Self {
         let (filled, live, reserved, is_counted) = (0, 0, 0, false);
-        let (expires, due, has_room, away, is_lined_up) = (NEVER, NEVER, true, 0, false);
+        let (expires, due, has_room, records_outside, is_queued) = (NEVER, NEVER, true, 0, false);
         Self {
             chunk,
             depth,
@@ -57,8 +57,8 @@ impl GroupState {
             expires,
             due,
             has_room,
-            away,
-            is_lined_up,
+            records_outside,
+            is_queued,
         }
     }
 
@@ -84,10 +84,10 @@ impl Groups {
         self.pieces.is_empty()
     }
 
-    pub(super) fn push(&mut self, kept: GroupState) {
+    pub(super) fn push(&mut self, state: GroupState) {
         match self.pieces.last_mut().filter(|last| last.len() < PIECE) {
-            Some(last) => last.push(kept),
-            None => self.pieces.push(vec![kept]),
+            Some(last) => last.push(state),
+            None => self.pieces.push(vec![state]),
         }
     }
 
@@ -122,15 +122,15 @@ pub(super) struct ExpiryQueue(BinaryHeap<Reverse<(i64, u32)>>);
 
 impl ExpiryQueue {
     /// Notes that a document of a group expires at this time.
-    pub(super) fn note(&mut self, place: usize, kept: &mut GroupState, expires: i64) {
-        kept.expires = kept.expires.min(expires);
-        self.plan(place, kept, expires);
+    pub(super) fn note(&mut self, place: usize, state: &mut GroupState, expires: i64) {
+        state.expires = state.expires.min(expires);
+        self.plan(place, state, expires);
     }
 
     /// Plans the search of a group at this time, or earlier.
-    pub(super) fn plan(&mut self, place: usize, kept: &mut GroupState, at: i64) {
-        if at < kept.due {
-            kept.due = at;
+    pub(super) fn plan(&mut self, place: usize, state: &mut GroupState, at: i64) {
+        if at < state.due {
+            state.due = at;
             self.0.push(Reverse((at, place as u32)));
         }
     }
@@ -143,10 +143,10 @@ impl ExpiryQueue {
                 return None;
             }
             self.0.pop();
-            let kept = &mut groups[place as usize];
+            let state = &mut groups[place as usize];
             // Otherwise the plan is stale: the group was later planned for an earlier time.
-            if kept.due == at {
-                kept.due = NEVER;
+            if state.due == at {
+                state.due = NEVER;
                 return Some(place as usize);
             }
         }
@@ -172,7 +172,9 @@ mod tests {
             groups[place].depth = 7;
             assert_eq!((groups[place].chunk.address(), groups[place].depth), (address(place), 7));
         }
-        assert!(groups.iter().map(|kept| kept.chunk.address()).eq((0..groups.len()).map(address)));
+        assert!(
+            groups.iter().map(|state| state.chunk.address()).eq((0..groups.len()).map(address))
+        );
         assert_eq!(groups.into_iter().count(), 2 * PIECE + 3);
     }
 }

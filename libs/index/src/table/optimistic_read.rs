@@ -14,7 +14,7 @@ use super::record::{Record, short_header};
 use super::scratch::Scratch;
 use super::search::Search;
 use super::slot;
-use super::spilled_record::spilled;
+use super::spilled_record::read_spilled_record;
 use crate::image::damaged;
 use crate::key::SeededHash;
 use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};
@@ -27,7 +27,7 @@ pub(crate) struct ReuseCount(u64);
 impl ReuseCount {
     /// Loads the reuse word; must precede the load of the root.
     #[inline]
-    pub(crate) fn before(memory: &Memory) -> Self {
+    pub(crate) fn load(memory: &Memory) -> Self {
         schedule::load();
         Self(memory.header().reuse.load(Ordering::Acquire))
     }
@@ -48,7 +48,7 @@ impl ReuseCount {
 /// `Corrupt` for bytes that can be no record; in most cases the record's memory was reused.
 fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
     if is_spilled(address) {
-        return spilled(memory, address, scratch);
+        return read_spilled_record(memory, address, scratch);
     }
     let load = |at: u64| {
         memory.verify(at, 8)?;
@@ -184,8 +184,8 @@ impl Search {
                     return Ok(None);
                 }
                 let record = copy(memory, address, scratch)?;
-                let is_it = record.key == key;
-                Ok(is_it.then_some((address, record.bytes, record.row == row)))
+                let is_match = record.key == key;
+                Ok(is_match.then_some((address, record.bytes, record.row == row)))
             })
         }?;
         Ok(record.and_then(|(address, bytes, is_equal)| is_equal.then_some((address, bytes))))
@@ -203,7 +203,7 @@ pub(crate) fn keys_copied_from(
     from: u64,
     mut visit: impl FnMut(&[u8]),
 ) -> Result<Option<u64>> {
-    let last = root.last_hash_beside(from);
+    let last = root.last_hash_with(from);
     let mut scratch = Scratch::default();
     // SAFETY: as in `end_copied`.
     if let Some(group) = unsafe { root.group(memory, from) }? {

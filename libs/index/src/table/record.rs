@@ -179,8 +179,8 @@ pub(super) unsafe fn row_of<'g>(memory: &'g Memory, address: u64, key: &[u8]) ->
     memory.verify(address + header, (key.len() + row) as u64).ok()?;
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory.bytes(address + header, key.len() + row) };
-    let (found, row) = bytes.split_at(key.len());
-    (found == key).then_some(row)
+    let (record_key, row) = bytes.split_at(key.len());
+    (record_key == key).then_some(row)
 }
 
 /// Decodes a short header: its bytes and those of the row after it; `None` for a longer header, or
@@ -215,12 +215,12 @@ mod tests {
         for length in [0, 1, 127, 128, 16_383, 16_384] {
             let (key, row) = (vec![7; length], vec![9; length]);
             // SAFETY: the chunk is this test's, and has room.
-            let found = unsafe {
+            let record = unsafe {
                 write(&memory, chunk.address(), &key, &row);
                 in_memory(&memory, chunk.address()).unwrap()
             };
-            assert_eq!((found.key, found.row), (&key[..], &row[..]));
-            assert_eq!(found.bytes, record_bytes(length, length));
+            assert_eq!((record.key, record.row), (&key[..], &row[..]));
+            assert_eq!(record.bytes, record_bytes(length, length));
         }
         memory.release([chunk]);
     }
@@ -234,12 +234,12 @@ mod tests {
         for bytes in 2..CHUNK_BYTES_MIN {
             let header = filler(bytes).unwrap();
             // SAFETY: the chunk is this test's, and has room.
-            let found = unsafe {
+            let record = unsafe {
                 memory.clear(&chunk);
                 memory.write(chunk.address(), &header);
                 in_memory(&memory, chunk.address()).unwrap()
             };
-            assert_eq!((found.key.len(), found.bytes), (0, bytes));
+            assert_eq!((record.key.len(), record.bytes), (0, bytes));
         }
         memory.release([chunk]);
     }

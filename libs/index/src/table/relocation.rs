@@ -39,33 +39,33 @@ impl Table {
         to: RelocationTarget,
         publishing: PublishTarget<'_>,
     ) -> Result<()> {
-        let bytes_max = bytes_more + 2 * self.segments.take_died();
-        let (mut walked, mut retired) = (0, Vec::new());
-        while walked < bytes_max {
-            let Some(rest) = self.segments.rest_to_move() else {
-                match self.segments.take_emptied()? {
+        let bytes_max = bytes_more + 2 * self.segments.take_dead_bytes();
+        let (mut bytes_visited, mut retired) = (0, Vec::new());
+        while bytes_visited < bytes_max {
+            let Some(remaining) = self.segments.range_to_move() else {
+                match self.segments.take_evacuated()? {
                     Some(chunk) => {
                         self.memory.forget_note(chunk.address());
                         retired.push(chunk);
                     }
-                    None if to == RelocationTarget::Spill && self.segments.line_up_oldest() => {}
+                    None if to == RelocationTarget::Spill && self.segments.queue_oldest() => {}
                     None => break,
                 }
                 continue;
             };
-            let is_spilled = to == RelocationTarget::Spill || is_spilled(rest.start);
-            let records = self.records_ahead(rest, bytes_max - walked)?;
+            let is_spilled = to == RelocationTarget::Spill || is_spilled(remaining.start);
+            let records = self.records_ahead(remaining, bytes_max - bytes_visited)?;
             let moved = match is_spilled {
                 true => self.spill_records(&records),
                 false => self.move_records(&records),
             };
             match moved {
                 Err(error) if error.code() == ErrorCode::LimitExceeded => break,
-                moved => walked += moved?,
+                moved => bytes_visited += moved?,
             }
         }
         if schedule::is_planted(Fault::NotWaitedFor) {
-            self.memory.leave(retired);
+            self.memory.accept_released(retired);
         } else {
             publishing.reclaim.retire(&self.memory, retired);
         }
@@ -74,9 +74,9 @@ impl Table {
 
     /// Returns addresses and hashes of the next records of a segment, up to this many bytes;
     /// prefetches their buckets.
-    fn records_ahead(&self, rest: Range<u64>, bytes_max: u64) -> Result<Vec<(u64, u64)>> {
-        let end = rest.end.min(rest.start.saturating_add(bytes_max));
-        let (mut at, mut records) = (rest.start, Vec::with_capacity(PREFETCHED));
+    fn records_ahead(&self, remaining: Range<u64>, bytes_max: u64) -> Result<Vec<(u64, u64)>> {
+        let end = remaining.end.min(remaining.start.saturating_add(bytes_max));
+        let (mut at, mut records) = (remaining.start, Vec::with_capacity(PREFETCHED));
         let mut scratch = Scratch::default();
         while at < end && records.len() < PREFETCHED {
             scratch.clear();
@@ -103,8 +103,8 @@ impl Table {
     /// `LimitExceeded` without memory to move to; the remaining records stay where they are.
     fn move_records(&mut self, records: &[(u64, u64)]) -> Result<u64> {
         let memory = self.memory.clone();
-        let (mut walked, mut left) = (0, 0);
-        let all = records.iter().try_for_each(|(address, hash)| {
+        let (mut bytes_visited, mut bytes_moved) = (0, 0);
+        let result = records.iter().try_for_each(|(address, hash)| {
             // SAFETY: as in `records_ahead`.
             let record = unsafe { in_memory(&memory, *address) }?;
             // SAFETY: a group of the writer's own table, which has groups; none of them moves
@@ -115,16 +115,16 @@ impl Table {
                 let bytes = unsafe { memory.bytes(*address, record.bytes as usize) };
                 let moved = self.append_bytes(group.place(), *hash, bytes)?;
                 group.store(slot, slot::pack(slot::tag_of(*hash), moved, record.bytes));
-                left += record.bytes;
+                bytes_moved += record.bytes;
             }
-            walked += record.bytes;
+            bytes_visited += record.bytes;
             Ok(())
         });
-        if let Some((first, _)) = records.first().filter(|_| left > 0) {
-            self.segments.bury_moved(&memory, *first, left);
+        if let Some((first, _)) = records.first().filter(|_| bytes_moved > 0) {
+            self.segments.bury_moved(&memory, *first, bytes_moved);
         }
-        self.segments.moved(walked);
-        all.map(|()| walked)
+        self.segments.advance_evacuation(bytes_visited);
+        result.map(|()| bytes_visited)
     }
 
     /// Moves the live ones of these records to the spill file, in one write; returns the bytes of
@@ -135,11 +135,11 @@ impl Table {
     /// where they are.
     fn spill_records(&mut self, records: &[(u64, u64)]) -> Result<u64> {
         let (memory, scratch) = (self.memory.clone(), Scratch::default());
-        let (mut live, mut walked, mut room) = (Vec::new(), 0, 0);
+        let (mut live, mut bytes_visited, mut room) = (Vec::new(), 0, 0);
         for (address, hash) in records {
             // SAFETY: as in `records_ahead`.
             let record = unsafe { record(&memory, *address, &scratch) }?;
-            walked += record.bytes;
+            bytes_visited += record.bytes;
             let slot = self.group(*hash)?.and_then(|group| group.slot_of(*hash, *address));
             if let Some(slot) = slot {
                 room += spilled_record::bytes_max(record.key.len(), record.row.len());
@@ -155,7 +155,7 @@ impl Table {
                 words.push(slot::pack(slot::tag_of(*hash), at, length));
             }
             memory.write_spilled(start, &bytes)?;
-            self.segments.spilled(bytes.len() as u64);
+            self.segments.count_spilled(bytes.len() as u64);
             for ((slot, hash, address, record), word) in live.into_iter().zip(words) {
                 if let Some(group) = self.group(hash)? {
                     group.store(slot, word);
@@ -163,7 +163,7 @@ impl Table {
                 self.segments.bury_moved(&memory, address, record.bytes);
             }
         }
-        self.segments.moved(walked);
-        Ok(walked)
+        self.segments.advance_evacuation(bytes_visited);
+        Ok(bytes_visited)
     }
 }

@@ -44,9 +44,9 @@ impl Scratch {
         if current.capacity() - current.len() < count {
             let spare = SPARE.take().filter(|spare| spare.capacity() >= count);
             let next = spare.unwrap_or_else(|| Vec::with_capacity(count.max(PIECE_WORDS)));
-            let before = std::mem::replace(current, next);
-            if before.capacity() > 0 {
-                full.push(before);
+            let full_piece = std::mem::replace(current, next);
+            if full_piece.capacity() > 0 {
+                full.push(full_piece);
             }
         }
         let start = current.len();

@@ -132,7 +132,7 @@ pub(crate) unsafe fn keys_from(
     from: u64,
     mut visit: impl FnMut(&[u8]),
 ) -> Result<Option<u64>> {
-    let last = root.last_hash_beside(from);
+    let last = root.last_hash_with(from);
     let mut scratch = Scratch::default();
     // SAFETY: the caller's promise.
     if let Some(group) = unsafe { root.group(memory, from) }? {

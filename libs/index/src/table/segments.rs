@@ -69,7 +69,7 @@ struct Segment {
     /// Ordinal of the segment's sealing.
     sealed_as: u64,
     /// Whether the segment is queued to be emptied.
-    is_lined_up: bool,
+    is_queued: bool,
     /// Whether `live` may be too high: an earlier owner may have been killed between a record and
     /// its slot.
     is_inexact: bool,
@@ -77,7 +77,7 @@ struct Segment {
 
 impl Segment {
     fn new(chunk: Chunk, used: u64, live: u64) -> Self {
-        Self { chunk, used, live, sealed_as: 0, is_lined_up: false, is_inexact: false }
+        Self { chunk, used, live, sealed_as: 0, is_queued: false, is_inexact: false }
     }
 
     fn is_spilled(&self) -> bool {
@@ -107,17 +107,22 @@ struct ByAddress {
     segments: Vec<Segment>,
     /// By block of the memory, up to the last segment: the number of segments that begin below it.
     /// Most blocks are one segment, so most searches end here.
-    below: Vec<u32>,
+    segments_below: Vec<u32>,
 }
 
 impl ByAddress {
     /// Returns the last segment that begins at or before an address.
     fn at_or_before(&mut self, address: u64) -> Option<&mut Segment> {
         let block = (address / BLOCK_BYTES) as usize;
-        let from = self.below.get(block).or(self.below.last()).map_or(0, |below| *below as usize);
-        let to = self.below.get(block + 1).map_or(self.starts.len(), |below| *below as usize);
-        let behind = from + self.starts[from..to].partition_point(|start| *start <= address);
-        self.segments.get_mut(behind.checked_sub(1)?)
+        let first = self
+            .segments_below
+            .get(block)
+            .or(self.segments_below.last())
+            .map_or(0, |count| *count as usize);
+        let end =
+            self.segments_below.get(block + 1).map_or(self.starts.len(), |count| *count as usize);
+        let next = first + self.starts[first..end].partition_point(|start| *start <= address);
+        self.segments.get_mut(next.checked_sub(1)?)
     }
 
     fn get(&self, start: u64) -> Option<&Segment> {
@@ -131,11 +136,11 @@ impl ByAddress {
         let Err(place) = self.starts.binary_search(&start) else { return false };
         if !segment.is_spilled() {
             let block = (start / BLOCK_BYTES) as usize;
-            for new in self.below.len()..=block {
+            for new in self.segments_below.len()..=block {
                 let end = new as u64 * BLOCK_BYTES;
-                self.below.push(self.starts.partition_point(|start| *start < end) as u32);
+                self.segments_below.push(self.starts.partition_point(|start| *start < end) as u32);
             }
-            self.below[block + 1..].iter_mut().for_each(|below| *below += 1);
+            self.segments_below[block + 1..].iter_mut().for_each(|count| *count += 1);
         }
         self.starts.insert(place, start);
         self.segments.insert(place, segment);
@@ -148,7 +153,7 @@ impl ByAddress {
         let segment = self.segments.remove(place);
         if !segment.is_spilled() {
             let block = (start / BLOCK_BYTES) as usize;
-            self.below[block + 1..].iter_mut().for_each(|below| *below -= 1);
+            self.segments_below[block + 1..].iter_mut().for_each(|count| *count -= 1);
         }
         Some(segment)
     }
@@ -169,10 +174,11 @@ pub(super) struct Segments {
     /// Number of segments that have been sealed.
     sealed_count: u64,
     /// The queue of segments to be emptied.
-    line: VecDeque<u64>,
-    emptied: Option<EvacuationProgress>,
-    /// Bytes of records that were replaced or deleted since the last [`Segments::take_died`].
-    died: u64,
+    queue: VecDeque<u64>,
+    /// The progress of the segment that is being emptied.
+    evacuation: Option<EvacuationProgress>,
+    /// Bytes of records that were replaced or deleted since the last [`Segments::take_dead_bytes`].
+    dead_bytes: u64,
 }
 
 /// The progress of emptying a segment.
@@ -208,7 +214,7 @@ impl Segments {
             let chunk = chunk.ok_or_else(|| damaged("a segment is not in a chunk"))?;
             segments.insert(Segment { is_inexact: true, ..Segment::new(chunk, used, live) })?;
         }
-        segments.line_up_sparse();
+        segments.queue_sparse();
         Ok(segments)
     }
 
@@ -219,12 +225,12 @@ impl Segments {
     /// `Corrupt` for two segments at one address.
     pub(super) fn add_spilled(
         &mut self,
-        found: impl IntoIterator<Item = (Chunk, u64, u64)>,
+        segments: impl IntoIterator<Item = (Chunk, u64, u64)>,
     ) -> Result<()> {
-        for (chunk, used, live) in found {
+        for (chunk, used, live) in segments {
             self.insert(Segment { is_inexact: true, ..Segment::new(chunk, used, live) })?;
         }
-        self.line_up_sparse();
+        self.queue_sparse();
         Ok(())
     }
 
@@ -235,8 +241,8 @@ impl Segments {
         is_alone.then_some(()).ok_or_else(|| damaged("two segments are in one place"))
     }
 
-    fn line_up_sparse(&mut self) {
-        self.sealed.segments.iter_mut().for_each(|sealed| note_sparse(&mut self.line, sealed));
+    fn queue_sparse(&mut self) {
+        self.sealed.segments.iter_mut().for_each(|sealed| queue_if_sparse(&mut self.queue, sealed));
     }
 
     fn all(&self) -> impl Iterator<Item = &Segment> {
@@ -288,7 +294,7 @@ impl Segments {
                 return Err(damaged("there are two open segments"));
             }
         }
-        segments.line_up_sparse();
+        segments.queue_sparse();
         Ok(segments)
     }
 
@@ -308,7 +314,7 @@ impl Segments {
         let address = self.room(memory, record_bytes(key.len(), row.len()))?;
         // SAFETY: the open segment has room for the record, and nobody has its address yet.
         let bytes = unsafe { record::write(memory, address, key, row) };
-        self.appended(memory, bytes);
+        self.count_appended(memory, bytes);
         Ok((address, bytes))
     }
 
@@ -318,7 +324,7 @@ impl Segments {
         let address = self.room(memory, bytes)?;
         // SAFETY: as above.
         unsafe { memory.write(address, record) };
-        self.appended(memory, bytes);
+        self.count_appended(memory, bytes);
         Ok(address)
     }
 
@@ -329,7 +335,7 @@ impl Segments {
     }
 
     /// Counts a record of this many bytes that was written to the open segment.
-    fn appended(&mut self, memory: &Memory, bytes: u64) {
+    fn count_appended(&mut self, memory: &Memory, bytes: u64) {
         if let Some(open) = &mut self.open {
             open.used += bytes;
             open.live += bytes;
@@ -340,8 +346,8 @@ impl Segments {
     fn room_for(&mut self, memory: &Memory, bytes: u64) -> Result<&mut Segment> {
         if self.open.as_ref().is_none_or(|open| open.chunk.bytes() - open.used < bytes) {
             let share = self.bytes / SEGMENT_SHARE;
-            let wanted = share.clamp(CHUNK_BYTES_MIN, SEGMENT_BYTES_MAX).max(bytes);
-            let chunk = memory.allocate(wanted)?;
+            let chunk_bytes = share.clamp(CHUNK_BYTES_MIN, SEGMENT_BYTES_MAX).max(bytes);
+            let chunk = memory.allocate(chunk_bytes)?;
             self.bytes += chunk.bytes();
             memory.note_segment(&chunk, 0, 0, self.serial);
             let full = self.open.replace(Segment::new(chunk, 0, 0));
@@ -355,13 +361,13 @@ impl Segments {
         let Some(mut sealed) = open else { return };
         self.sealed_count += 1;
         sealed.sealed_as = self.sealed_count;
-        note_sparse(&mut self.line, &mut sealed);
+        queue_if_sparse(&mut self.queue, &mut sealed);
         let is_alone = self.sealed.insert(sealed);
         debug_assert!(is_alone, "no two chunks begin in one place");
     }
 
     /// Returns an address of the spill file with room for this many bytes; call
-    /// [`Segments::spilled`] after they are written.
+    /// [`Segments::count_spilled`] after they are written.
     ///
     /// # Errors
     /// `LimitExceeded` without room; `Unavailable`.
@@ -382,7 +388,7 @@ impl Segments {
     }
 
     /// Counts records of this many bytes that were written to the open segment of the spill file.
-    pub(super) fn spilled(&mut self, bytes: u64) {
+    pub(super) fn count_spilled(&mut self, bytes: u64) {
         if let Some(open) = &mut self.open_spilled {
             open.used += bytes;
             open.live += bytes;
@@ -391,16 +397,16 @@ impl Segments {
 
     /// Queues the oldest sealed segment in memory to be emptied; returns whether there is one that
     /// is not queued already.
-    pub(super) fn line_up_oldest(&mut self) -> bool {
-        let emptied = self.emptied.map(|emptied| emptied.segment);
+    pub(super) fn queue_oldest(&mut self) -> bool {
+        let evacuation = self.evacuation.map(|evacuation| evacuation.segment);
         let can_go = |segment: &&mut Segment| {
-            let is_at_rest = !segment.is_lined_up && emptied != Some(segment.chunk.address());
+            let is_at_rest = !segment.is_queued && evacuation != Some(segment.chunk.address());
             is_at_rest && !segment.is_spilled()
         };
         let oldest = self.sealed.segments.iter_mut().filter(can_go);
         let Some(oldest) = oldest.min_by_key(|segment| segment.sealed_as) else { return false };
-        oldest.is_lined_up = true;
-        self.line.push_back(oldest.chunk.address());
+        oldest.is_queued = true;
+        self.queue.push_back(oldest.chunk.address());
         true
     }
 
@@ -411,16 +417,18 @@ impl Segments {
 
     /// Counts a record as dead: it was replaced or deleted.
     pub(super) fn bury(&mut self, memory: &Memory, address: u64, bytes: u64) {
-        self.died += bytes;
+        self.dead_bytes += bytes;
         self.bury_moved(memory, address, bytes);
     }
 
     /// Counts a record as dead that lives on at another address.
     pub(super) fn bury_moved(&mut self, memory: &Memory, address: u64, bytes: u64) {
         let open = if is_spilled(address) { &mut self.open_spilled } else { &mut self.open };
-        let held = open.as_mut().filter(|open| open.holds(address));
-        let is_open = held.is_some();
-        let Some(segment) = held.or_else(|| self.sealed.at_or_before(address)) else { return };
+        let open_segment = open.as_mut().filter(|open| open.holds(address));
+        let is_open = open_segment.is_some();
+        let Some(segment) = open_segment.or_else(|| self.sealed.at_or_before(address)) else {
+            return;
+        };
         // An address in no segment is in the bucket of an inline group.
         if !segment.holds(address) {
             return;
@@ -430,7 +438,7 @@ impl Segments {
         segment.live = segment.live.saturating_sub(bytes);
         memory.note_fill(segment.chunk.address(), segment.used, segment.live);
         if !is_open {
-            note_sparse(&mut self.line, segment);
+            queue_if_sparse(&mut self.queue, segment);
         } else if segment.live == 0 && segment.used * 2 > segment.chunk.bytes() {
             let empty = open.take();
             self.seal(empty);
@@ -438,30 +446,30 @@ impl Segments {
     }
 
     /// Returns how many bytes died since the last call.
-    pub(super) fn take_died(&mut self) -> u64 {
-        std::mem::take(&mut self.died)
+    pub(super) fn take_dead_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.dead_bytes)
     }
 
     /// Returns the addresses of the remaining records of the segment that is being emptied; `None`
     /// if the segment has no live record, or no segment is being emptied.
-    pub(super) fn rest_to_move(&mut self) -> Option<Range<u64>> {
-        let emptied = match self.emptied {
-            Some(emptied) => emptied,
+    pub(super) fn range_to_move(&mut self) -> Option<Range<u64>> {
+        let evacuation = match self.evacuation {
+            Some(evacuation) => evacuation,
             None => {
-                let segment = self.line.pop_front()?;
+                let segment = self.queue.pop_front()?;
                 let next = self.sealed.get(segment).map_or(segment, Segment::first);
-                *self.emptied.insert(EvacuationProgress { segment, next })
+                *self.evacuation.insert(EvacuationProgress { segment, next })
             }
         };
-        let segment = self.sealed.get(emptied.segment)?;
-        let end = emptied.segment + segment.used;
-        (segment.live > 0 && emptied.next < end).then_some(emptied.next..end)
+        let segment = self.sealed.get(evacuation.segment)?;
+        let end = evacuation.segment + segment.used;
+        (segment.live > 0 && evacuation.next < end).then_some(evacuation.next..end)
     }
 
-    /// Advances over the next of the records that `rest_to_move` returned.
-    pub(super) fn moved(&mut self, bytes: u64) {
-        if let Some(emptied) = &mut self.emptied {
-            emptied.next += bytes;
+    /// Advances over the next of the records that `range_to_move` returned.
+    pub(super) fn advance_evacuation(&mut self, bytes: u64) {
+        if let Some(evacuation) = &mut self.evacuation {
+            evacuation.next += bytes;
         }
     }
 
@@ -469,14 +477,14 @@ impl Segments {
     ///
     /// # Errors
     /// `Internal` when the segment still has a live record.
-    pub(super) fn take_emptied(&mut self) -> Result<Option<Chunk>> {
-        let Some(emptied) = self.emptied.take() else { return Ok(None) };
-        let segment = self.sealed.get(emptied.segment);
+    pub(super) fn take_evacuated(&mut self) -> Result<Option<Chunk>> {
+        let Some(evacuation) = self.evacuation.take() else { return Ok(None) };
+        let segment = self.sealed.get(evacuation.segment);
         if segment.is_some_and(|segment| segment.live > 0 && !segment.is_inexact) {
             let message = "a record was counted twice, or its slot was not found";
             return Err(Error::internal(message));
         }
-        let Some(segment) = self.sealed.remove(emptied.segment) else { return Ok(None) };
+        let Some(segment) = self.sealed.remove(evacuation.segment) else { return Ok(None) };
         self.bytes -= if segment.is_spilled() { 0 } else { segment.chunk.bytes() };
         Ok(Some(segment.chunk))
     }
@@ -489,10 +497,10 @@ impl Segments {
 }
 
 /// Queues a sealed segment to be emptied, once that is worth it.
-fn note_sparse(line: &mut VecDeque<u64>, sealed: &mut Segment) {
-    if !sealed.is_lined_up && sealed.is_sparse() {
-        sealed.is_lined_up = true;
-        line.push_back(sealed.chunk.address());
+fn queue_if_sparse(queue: &mut VecDeque<u64>, sealed: &mut Segment) {
+    if !sealed.is_queued && sealed.is_sparse() {
+        sealed.is_queued = true;
+        queue.push_back(sealed.chunk.address());
     }
 }
 
@@ -514,25 +522,29 @@ mod tests {
             (SPILLED, BLOCK_BYTES),
             (SPILLED + 8 * BLOCK_BYTES, large),
         ];
-        let mut all = ByAddress::default();
-        let find = |all: &mut ByAddress, address| {
-            let found = all.at_or_before(address).filter(|segment| segment.holds(address));
+        let mut segments = ByAddress::default();
+        let find = |segments: &mut ByAddress, address| {
+            let found = segments.at_or_before(address).filter(|segment| segment.holds(address));
             found.map(|segment| segment.chunk.address())
         };
         for (start, bytes) in starts {
             let chunk = Chunk::from_image(start, bytes).unwrap();
-            assert!(all.insert(Segment::new(chunk, 0, 0)));
+            assert!(segments.insert(Segment::new(chunk, 0, 0)));
         }
-        for gone in [5 * BLOCK_BYTES, BLOCK_BYTES, SPILLED] {
+        for removed in [5 * BLOCK_BYTES, BLOCK_BYTES, SPILLED] {
             for (start, bytes) in starts {
-                let is_there = all.get(start).is_some();
+                let is_present = segments.get(start).is_some();
                 for address in [start, start + bytes / 2, start + bytes - 1] {
-                    assert_eq!(find(&mut all, address), is_there.then_some(start), "{address}");
+                    assert_eq!(
+                        find(&mut segments, address),
+                        is_present.then_some(start),
+                        "{address}"
+                    );
                 }
-                assert_eq!(find(&mut all, start - 1).filter(|found| *found == start), None);
+                assert_eq!(find(&mut segments, start - 1).filter(|found| *found == start), None);
             }
-            assert!(all.remove(gone).is_some() && all.remove(gone).is_none());
+            assert!(segments.remove(removed).is_some() && segments.remove(removed).is_none());
         }
-        assert_eq!(find(&mut all, SPILLED), None);
+        assert_eq!(find(&mut segments, SPILLED), None);
     }
 }

@@ -50,7 +50,7 @@ pub(super) unsafe fn record<'g>(
     scratch: &'g Scratch,
 ) -> Result<Record<'g>> {
     match is_spilled(address) {
-        true => spilled(memory, address, scratch),
+        true => read_spilled_record(memory, address, scratch),
         // SAFETY: the caller's promise.
         false => unsafe { in_memory(memory, address) },
     }
@@ -61,7 +61,7 @@ pub(super) unsafe fn record<'g>(
 /// # Errors
 /// `Corrupt` for bytes that are no record that was written there; `Unavailable`, also if the caller
 /// must not wait for the disk.
-pub(super) fn spilled<'s>(
+pub(super) fn read_spilled_record<'s>(
     memory: &Memory,
     address: u64,
     scratch: &'s Scratch,
@@ -71,31 +71,31 @@ pub(super) fn spilled<'s>(
             "the document is spilled to disk; use a read that may block",
         ));
     }
-    let none = |what: &str| memory.note_spill_damage(damaged(what));
+    let damage = |what: &str| memory.note_spill_damage(damaged(what));
     let first = scratch.bytes(READ_AT_ONCE);
     let read = memory.read_spilled(address, first)?;
     let lengths = first[..read].get(CHECKSUM_BYTES..).and_then(lengths);
     let (header, key, row) =
-        lengths.ok_or_else(|| none("the spill file has no record at the address"))?;
+        lengths.ok_or_else(|| damage("the spill file has no record at the address"))?;
     let bytes = CHECKSUM_BYTES + header + key + row;
     // This check precedes the allocation: a damaged length may be any number.
     if bytes > read && bytes as u64 > memory.spilled_bytes_from(address)? {
-        return Err(none("a spilled record is too long"));
+        return Err(damage("a spilled record is too long"));
     }
-    let whole = if bytes <= read {
+    let record = if bytes <= read {
         &first[..bytes]
     } else {
-        let all = scratch.bytes(bytes);
-        let (known, rest) = all.split_at_mut(read);
-        known.copy_from_slice(&first[..read]);
-        if memory.read_spilled(address + read as u64, rest)? < rest.len() {
-            return Err(none("a spilled record ends too early"));
+        let buffer = scratch.bytes(bytes);
+        let (read_part, remaining) = buffer.split_at_mut(read);
+        read_part.copy_from_slice(&first[..read]);
+        if memory.read_spilled(address + read as u64, remaining)? < remaining.len() {
+            return Err(damage("a spilled record ends too early"));
         }
-        all
+        buffer
     };
-    let (checksum, body) = whole.split_at(CHECKSUM_BYTES);
+    let (checksum, body) = record.split_at(CHECKSUM_BYTES);
     if checksum != xxh3_64_with_seed(body, address).to_le_bytes() {
-        return Err(none("a spilled record fails its checksum"));
+        return Err(damage("a spilled record fails its checksum"));
     }
     let (key, row) = body[header..].split_at(key);
     Ok(Record { key, row, bytes: bytes as u64 })
@@ -110,7 +110,7 @@ mod tests {
     use crate::memory::{Chunk, RESERVED_BYTES};
 
     fn code(memory: &Memory, address: u64) -> Option<ErrorCode> {
-        spilled(memory, address, &Scratch::default()).err().map(|error| error.code())
+        read_spilled_record(memory, address, &Scratch::default()).err().map(|error| error.code())
     }
 
     #[test]
@@ -127,11 +127,11 @@ mod tests {
             assert!(length == bytes.len() as u64 && length <= bytes_max(key.len(), row.len()));
             memory.write_spilled(place, &bytes).unwrap();
             let scratch = Scratch::default();
-            let found = spilled(&memory, place, &scratch).unwrap();
-            assert_eq!((found.key, found.row, found.bytes), (&key[..], &row[..], length));
+            let record = read_spilled_record(&memory, place, &scratch).unwrap();
+            assert_eq!((record.key, record.row, record.bytes), (&key[..], &row[..], length));
             let in_memory = Scratch::new(true);
-            let refused = spilled(&memory, place, &in_memory).unwrap_err();
-            assert_eq!(refused.code(), ErrorCode::Unavailable);
+            let error = read_spilled_record(&memory, place, &in_memory).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::Unavailable);
             for bit in (0..8 * bytes.len()).step_by(1 + bytes.len() / 97) {
                 let mut flipped = bytes.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);

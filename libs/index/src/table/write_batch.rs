@@ -2,7 +2,7 @@
 //!
 //! Preparing finds each key, reserves slots for new keys and appends the records, which no reader
 //! sees yet. If there is no memory for all of the entry, all of it is abandoned and nothing has
-//! changed. Showing stores one slot after the other and needs no memory.
+//! changed. Publishing stores one slot after the other and needs no memory.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::{Error, Result};
@@ -15,7 +15,7 @@ use super::spilled_record::record;
 use super::{PendingWrite, PublishTarget, SlotLocation, Table, group_layout, slot};
 
 /// The bit of an item that marks a removed record.
-const GOES: u64 = 1 << 63;
+const REMOVED: u64 = 1 << 63;
 
 /// The previous document under a write's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,26 +68,26 @@ impl Table {
     ) -> Result<Option<PreviousRow>> {
         let found = self.find_or_reserve(hash, key, publishing)?;
         let group = match &found {
-            Some((held, _)) => Ok(held.group),
+            Some((existing, _)) => Ok(existing.group),
             None => self.group_at(hash),
         };
-        let placed = group.and_then(|group| record(self, group));
-        let (address, bytes) = placed.inspect_err(|_| {
+        let location = group.and_then(|group| record(self, group));
+        let (address, bytes) = location.inspect_err(|_| {
             if found.is_none() {
                 let place = self.place_of(hash);
                 self.groups[place].reserved -= 1;
             }
         })?;
         let word = Some(slot::pack(slot::tag_of(hash), address, bytes));
-        let held = found.map(|(held, _)| held);
-        self.pending.push(PendingWrite { hash, held, word, bytes });
+        let existing = found.map(|(existing, _)| existing);
+        self.pending.push(PendingWrite { hash, existing, word, bytes });
         if let Some(expires) = expires {
             let place = self.place_of(hash);
-            let kept = &mut self.groups[place];
-            self.due.note(place, kept, expires.as_micros());
+            let state = &mut self.groups[place];
+            self.due.note(place, state, expires.as_micros());
             // The note precedes the store that makes the document visible: a successor must not
             // forget the expiry.
-            self.memory.note_group(kept.chunk.address(), kept.expires);
+            self.memory.note_group(state.chunk.address(), state.expires);
         }
         Ok(found.map(|(_, replaced)| replaced))
     }
@@ -101,8 +101,8 @@ impl Table {
             return Ok(None);
         }
         self.count(self.place_of(hash))?;
-        let Some((held, replaced)) = self.find(hash, key)? else { return Ok(None) };
-        self.pending.push(PendingWrite { hash, held: Some(held), word: None, bytes: 0 });
+        let Some((existing, replaced)) = self.find(hash, key)? else { return Ok(None) };
+        self.pending.push(PendingWrite { hash, existing: Some(existing), word: None, bytes: 0 });
         Ok(Some(replaced))
     }
 
@@ -111,8 +111,9 @@ impl Table {
     /// with these bits.
     pub(crate) fn items(&self, bits: u64) -> impl Iterator<Item = u64> {
         self.pending.iter().map(move |pending| {
-            let goes = pending.held.map_or(0, |held| slot::address(held.word) | GOES);
-            bits | pending.word.map_or(goes, slot::address)
+            let removed =
+                pending.existing.map_or(0, |existing| slot::address(existing.word) | REMOVED);
+            bits | pending.word.map_or(removed, slot::address)
         })
     }
 
@@ -131,92 +132,92 @@ impl Table {
         }
         let place = self.place_of(hash);
         self.count(place)?;
-        let held = self.find(hash, &key)?.map(|(held, _)| held);
-        let is_there = held.is_some_and(|held| slot::address(held.word) == address);
-        let word = match (item & GOES != 0, is_there) {
+        let existing = self.find(hash, &key)?.map(|(existing, _)| existing);
+        let is_published = existing.is_some_and(|existing| slot::address(existing.word) == address);
+        let word = match (item & REMOVED != 0, is_published) {
             (true, true) => None,
             (false, false) => Some(slot::pack(slot::tag_of(hash), address, bytes)),
             _ => return Ok(()),
         };
-        self.groups[place].reserved += u32::from(held.is_none());
-        self.pending.push(PendingWrite { hash, held, word, bytes });
+        self.groups[place].reserved += u32::from(existing.is_none());
+        self.pending.push(PendingWrite { hash, existing, word, bytes });
         self.publish()
     }
 
     /// Abandons the prepared writes, which no reader has seen.
     pub(crate) fn give_up(&mut self) {
-        for place in std::mem::take(&mut self.looked_through) {
+        for place in std::mem::take(&mut self.searched_groups) {
             // The group still has the documents that it was searched for.
-            let kept = &mut self.groups[place];
-            kept.expires = i64::MIN;
-            self.due.note(place, kept, i64::MIN);
+            let state = &mut self.groups[place];
+            state.expires = i64::MIN;
+            self.due.note(place, state, i64::MIN);
         }
         for pending in std::mem::take(&mut self.pending) {
             if let Some(word) = pending.word {
                 self.segments.bury_moved(&self.memory, slot::address(word), pending.bytes);
             }
-            if pending.held.is_none() {
+            if pending.existing.is_none() {
                 let place = self.place_of(pending.hash);
                 self.groups[place].reserved -= 1;
             }
         }
     }
 
-    /// Shows the prepared writes, in their order.
+    /// Publishes the prepared writes, in their order.
     ///
     /// # Errors
     /// `Internal` when a slot that was found while preparing is gone.
     pub(crate) fn publish(&mut self) -> Result<()> {
         let mut pending = std::mem::take(&mut self.pending);
-        let shown = pending.drain(..).try_for_each(|pending| self.show_one(&pending));
+        let result = pending.drain(..).try_for_each(|pending| self.publish_one(&pending));
         // The list's allocation is reused for the next entry.
         self.pending = pending;
-        shown
+        result
     }
 
-    fn show_one(&mut self, pending: &PendingWrite) -> Result<()> {
+    fn publish_one(&mut self, pending: &PendingWrite) -> Result<()> {
         let lost = || Error::internal("a prepared slot is gone");
-        let Some(held) = pending.held else {
+        let Some(existing) = pending.existing else {
             let word = pending.word.ok_or_else(lost)?;
             let place = self.place_of(pending.hash);
             let group = self.group(pending.hash)?.ok_or_else(lost)?;
             let (filled, is_inline) = (group.put(pending.hash, word), group.place().is_inline());
-            let kept = &mut self.groups[place];
-            kept.filled += u32::from(filled.ok_or_else(lost)? == slot::EMPTY);
-            kept.live += 1;
-            kept.reserved -= 1;
+            let state = &mut self.groups[place];
+            state.filled += u32::from(filled.ok_or_else(lost)? == slot::EMPTY);
+            state.live += 1;
+            state.reserved -= 1;
             // If nothing can be written to the group, only a rebuild brings records into its
             // buckets.
-            if is_inline && !kept.has_room {
-                self.count_away(place);
+            if is_inline && !state.has_room {
+                self.count_record_outside(place);
             }
             return Ok(());
         };
-        let address = slot::address(held.word);
-        let (group, at) = if held.moves == self.moves {
+        let address = slot::address(existing.word);
+        let (group, at) = if existing.moves == self.moves {
             // SAFETY: a group of the writer's own table, which has not moved.
-            (unsafe { Group::at(&self.memory, held.group) }, held.slot)
+            (unsafe { Group::at(&self.memory, existing.group) }, existing.slot)
         } else {
             let group = self.group(pending.hash)?.ok_or_else(lost)?;
             (group, group.slot_of(pending.hash, address).ok_or_else(lost)?)
         };
-        let is_within = |address| group.place().is_inline() && group.place().holds(address);
-        let stays = pending.word.is_some_and(|word| is_within(slot::address(word)));
-        let has_left = is_within(address) && !stays;
+        let is_inside = |address| group.place().is_inline() && group.place().holds(address);
+        let stays = pending.word.is_some_and(|word| is_inside(slot::address(word)));
+        let has_left = is_inside(address) && !stays;
         match pending.word {
             Some(word) => group.store(at, word),
             None => {
-                let becomes = group.emptied(at);
-                group.store(at, becomes);
+                let new_word = group.word_after_removal(at);
+                group.store(at, new_word);
                 let place = self.place_of(pending.hash);
-                let kept = &mut self.groups[place];
-                kept.live -= 1;
-                kept.filled -= u32::from(becomes == slot::EMPTY);
+                let state = &mut self.groups[place];
+                state.live -= 1;
+                state.filled -= u32::from(new_word == slot::EMPTY);
             }
         }
-        self.segments.bury(&self.memory, address, held.bytes);
+        self.segments.bury(&self.memory, address, existing.bytes);
         if has_left {
-            self.count_away(self.place_of(pending.hash));
+            self.count_record_outside(self.place_of(pending.hash));
         }
         Ok(())
     }
@@ -228,8 +229,8 @@ impl Table {
             return Ok(None);
         };
         let (group, bytes) = (group.place(), record.bytes);
-        let held = SlotLocation { group, slot, word, bytes, moves: self.moves };
-        Ok(Some((held, PreviousRow { row_bytes: record.row.len() })))
+        let existing = SlotLocation { group, slot, word, bytes, moves: self.moves };
+        Ok(Some((existing, PreviousRow { row_bytes: record.row.len() })))
     }
 
     /// Finds a key, or reserves a slot for it in its group; splits the group until it has a free
@@ -244,34 +245,34 @@ impl Table {
             self.add_first_group(publishing)?;
         }
         // Each iteration halves the group's share of all hashes.
-        for moved in 0..=DEPTH_MAX {
-            self.moved_max = self.moved_max.max(moved);
-            if let Some(found) = self.find(hash, key)? {
-                return Ok(Some(found));
+        for groups_moved in 0..=DEPTH_MAX {
+            self.moved_max = self.moved_max.max(groups_moved);
+            if let Some(location) = self.find(hash, key)? {
+                return Ok(Some(location));
             }
             let place = self.place_of(hash);
             self.count(place)?;
-            let kept = &mut self.groups[place];
-            let filled_max = kept.filled_max();
-            if kept.filled + kept.reserved < filled_max {
-                kept.reserved += 1;
+            let state = &mut self.groups[place];
+            let filled_max = state.filled_max();
+            if state.filled + state.reserved < filled_max {
+                state.reserved += 1;
                 return Ok(None);
             }
             // A group of mostly deleted slots is rewritten and not split.
-            if kept.filled - kept.live > filled_max / 2 {
+            if state.filled - state.live > filled_max / 2 {
                 self.rewrite(hash, publishing)?;
             } else {
                 self.split(hash, publishing)?;
             }
         }
         let message = "more keys than a bucket group holds share the top bits of their hash";
-        let most = u64::from(group_layout::filled_max(false));
-        Err(Error::limit_exceeded(message, most, most + 1))
+        let keys_max = u64::from(group_layout::filled_max(false));
+        Err(Error::limit_exceeded(message, keys_max, keys_max + 1))
     }
 
     /// Number of prepared new keys that belong to the group at this index.
     pub(super) fn reserved_of(&self, place: usize) -> u32 {
-        let new = self.pending.iter().filter(|pending| pending.held.is_none());
+        let new = self.pending.iter().filter(|pending| pending.existing.is_none());
         new.filter(|pending| self.place_of(pending.hash) == place).count() as u32
     }
 }

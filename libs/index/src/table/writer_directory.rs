@@ -16,7 +16,7 @@ pub(super) struct WriterDirectory {
 impl WriterDirectory {
     /// The index of the group that a hash belongs to; the map must not be empty.
     #[inline]
-    pub(super) fn of(&self, hash: u64) -> usize {
+    pub(super) fn group_of(&self, hash: u64) -> usize {
         let depth = self.pieces.len().ilog2();
         let piece = &self.pieces[first_bits(hash, depth)];
         piece[first_bits(hash << depth, piece.len().ilog2())] as usize
@@ -33,19 +33,20 @@ impl WriterDirectory {
             self.pieces =
                 self.pieces.iter().flat_map(|piece| [piece.clone(), piece.clone()]).collect();
         }
-        let over = self.pieces.len().ilog2();
-        if depth <= over {
-            let width = 1 << (over - depth);
+        let pieces_depth = self.pieces.len().ilog2();
+        if depth <= pieces_depth {
+            let width = 1 << (pieces_depth - depth);
             let start = first_bits(hash, depth) * width;
             self.pieces[start..start + width].fill(vec![place]);
             return;
         }
-        let (piece, depth) = (&mut self.pieces[first_bits(hash, over)], depth - over);
+        let (piece, depth) =
+            (&mut self.pieces[first_bits(hash, pieces_depth)], depth - pieces_depth);
         while piece.len().ilog2() < depth {
             *piece = piece.iter().flat_map(|place| [*place; 2]).collect();
         }
         let width = piece.len() >> depth;
-        let start = first_bits(hash << over, depth) * width;
+        let start = first_bits(hash << pieces_depth, depth) * width;
         piece[start..start + width].fill(place);
     }
 
@@ -81,23 +82,23 @@ mod tests {
             let mut depths = vec![0];
             for hash in splits {
                 // The hash's group is split in two: the high half gets a new index.
-                let place = places.of(hash);
+                let place = places.group_of(hash);
                 let depth = depths[place] + 1;
                 if depth > DEPTH {
                     continue;
                 }
                 depths[place] = depth;
                 depths.push(depth);
-                for (bit, to) in [(0, place), (1, depths.len() - 1)] {
+                for (bit, group) in [(0, place), (1, depths.len() - 1)] {
                     let cleared = hash & !(1 << (64 - depth));
-                    let begins = cleared | bit << (64 - depth);
-                    places.point(begins, depth, to);
-                    let start = first_bits(begins, depth) << (DEPTH - depth);
-                    list[start..start + (1 << (DEPTH - depth))].fill(to);
+                    let first_hash = cleared | bit << (64 - depth);
+                    places.point(first_hash, depth, group);
+                    let start = first_bits(first_hash, depth) << (DEPTH - depth);
+                    list[start..start + (1 << (DEPTH - depth))].fill(group);
                 }
             }
             for (entry, place) in list.iter().enumerate() {
-                prop_assert_eq!(places.of((entry as u64) << (64 - DEPTH) | 12_345), *place);
+                prop_assert_eq!(places.group_of((entry as u64) << (64 - DEPTH) | 12_345), *place);
             }
             list.dedup();
             prop_assert_eq!(places.in_order(), list);

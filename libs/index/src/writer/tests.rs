@@ -17,7 +17,8 @@ use crate::view::ReadAt;
 /// Returns an index of one partition over 8 MiB, its writer, and a function that makes rows of this
 /// many bytes.
 fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
-    let definition = StoreSpec::documents("texts", KeyType::String, 1)
+    let definition = StoreSpec::documents("texts", KeyType::String)
+        .partitions(1)
         .field("text", FieldType::STRING)
         .define(StoreId(1))
         .unwrap();
@@ -29,15 +30,15 @@ fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
         document.encode(&layout).unwrap()
     };
     let layout = Layout::of(&definition);
-    let schema = Arc::new(SchemaAt { definition, layout });
-    let index = Index::within(8 << 20, [schema], [PartitionId(0)], 7).unwrap();
+    let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
+    let index = Index::with_addresses(8 << 20, [schema], [PartitionId(0)], 7).unwrap();
     let mut writer = index.writer(PartitionId(0)).unwrap();
     writer.set_phase(Phase::Serving);
     (index, writer, row)
 }
 
 fn used(index: &Index) -> u64 {
-    let header = &index.inner.followed(PartitionId(0)).unwrap().header;
+    let header = &index.inner.followed_partition(PartitionId(0)).unwrap().header;
     // SAFETY: no writer takes the space out of use during the test.
     unsafe { header.load_space(&index.inner.resources.reclaim) }.unwrap().memory.used_bytes()
 }
@@ -74,7 +75,7 @@ fn drop_all_entry_without_memory_changes_nothing() {
     let writes = (0..100).map(|n| (key(n), Some(row(10)))).collect();
     apply(&mut writer, &FoldEffects { writes, ..FoldEffects::default() }, 1).unwrap();
     let (progress, usage) = (writer.progress(), writer.usage());
-    let before = used(&index);
+    let used_before = used(&index);
 
     let writes = (0..20).map(|n| (key(n), Some(row(700_000)))).collect();
     let too_much = FoldEffects { drop_all: true, writes, ..FoldEffects::default() };
@@ -92,7 +93,7 @@ fn drop_all_entry_without_memory_changes_nothing() {
     // The attempt leaves nothing behind, and the partition continues.
     let writes = vec![(key(0), None)];
     apply(&mut writer, &FoldEffects { writes, ..FoldEffects::default() }, 3).unwrap();
-    assert_eq!(used(&index), before);
+    assert_eq!(used(&index), used_before);
     apply(&mut writer, &FoldEffects { drop_all: true, ..FoldEffects::default() }, 4).unwrap();
     assert_eq!((writer.usage(), used(&index)), (PartitionUsage::default(), 0));
 }
@@ -117,7 +118,7 @@ fn memory_limit_is_never_exceeded_and_a_raised_limit_admits_writes() {
         ..FoldEffects::default()
     };
     let mut n = 0;
-    let refused = loop {
+    let error = loop {
         let effects = apply(&mut writer, &write(n, 30_000), n as u64 + 1);
         let memory = index.metrics().memory;
         assert!(memory.used <= limit, "{memory:?}");
@@ -126,14 +127,14 @@ fn memory_limit_is_never_exceeded_and_a_raised_limit_admits_writes() {
             Err(error) => break error,
         }
     };
-    assert_eq!(refused.code(), ErrorCode::LimitExceeded);
-    assert!(refused.message().contains("memory limit"), "{refused}");
+    assert_eq!(error.code(), ErrorCode::LimitExceeded);
+    assert!(error.message().contains("memory limit"), "{error}");
     assert!(n > 20, "{n} rows of 30 kB in 2 MiB");
     assert_eq!(writer.usage().documents, n as u64);
     // A replacing document needs room for both; a removed document makes room.
-    let gone =
+    let removals =
         FoldEffects { writes: (0..n).map(|n| (key(n), None)).collect(), ..FoldEffects::default() };
-    apply(&mut writer, &gone, n as u64 + 1).unwrap();
+    apply(&mut writer, &removals, n as u64 + 1).unwrap();
     index.limit_memory(2 * limit);
     (0..n).for_each(|at| apply(&mut writer, &write(at, 30_000), (n + at) as u64 + 2).unwrap());
     assert_eq!(writer.usage().documents, n as u64);

@@ -66,7 +66,7 @@ fn next() -> Store {
 
 /// Returns the shared copy of the next version, built from its image while sharing the donor's
 /// records.
-fn beside(next: &Store, dir: &Path) -> Store {
+fn recipient(next: &Store, dir: &Path) -> Store {
     let mut store = Store::shared_as(NEXT, spec_of_texts(), dir);
     let image = image_of(next);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
@@ -132,15 +132,15 @@ fn used(store: &Store) -> u64 {
 fn version_with_a_donor_stores_only_differing_records() {
     let dir = tempfile::tempdir().unwrap();
     let (before, next) = (donor(dir.path()), next());
-    let beside = beside(&next, dir.path());
-    assert!(shares_records(&beside) && !shares_records(&before));
-    assert_reads_as(&beside.index, &next.index);
-    assert_eq!(rows(&beside), rows(&next));
+    let recipient = recipient(&next, dir.path());
+    assert!(shares_records(&recipient) && !shares_records(&before));
+    assert_reads_as(&recipient.index, &next.index);
+    assert_eq!(rows(&recipient), rows(&next));
     assert_eq!(
-        beside.index.status(PARTITION).unwrap().usage.row_bytes,
+        recipient.index.status(PARTITION).unwrap().usage.row_bytes,
         next.index.status(PARTITION).unwrap().usage.row_bytes
     );
-    let (all, own) = (used(&before), used(&beside));
+    let (all, own) = (used(&before), used(&recipient));
     assert!(own * 5 < all, "{own} bytes beside {all}");
 }
 
@@ -149,9 +149,9 @@ fn version_with_few_equal_records_copies_all_records() {
     let dir = tempfile::tempdir().unwrap();
     let (before, mut next) = (donor(dir.path()), next());
     write_all(&mut next, 2, 1);
-    let beside = beside(&next, dir.path());
-    assert!(!shares_records(&beside) && donor_links(dir.path()) == 0);
-    assert_eq!(rows(&beside), rows(&next));
+    let recipient = recipient(&next, dir.path());
+    assert!(!shares_records(&recipient) && donor_links(dir.path()) == 0);
+    assert_eq!(rows(&recipient), rows(&next));
     drop(before);
 }
 
@@ -159,17 +159,17 @@ fn version_with_few_equal_records_copies_all_records() {
 fn version_without_a_donor_copies_all_records() {
     let dir = tempfile::tempdir().unwrap();
     let next = next();
-    let beside = beside(&next, dir.path());
-    assert!(!shares_records(&beside));
-    assert_eq!(rows(&beside), rows(&next));
+    let recipient = recipient(&next, dir.path());
+    assert!(!shares_records(&recipient));
+    assert_eq!(rows(&recipient), rows(&next));
 }
 
 #[test]
 fn shared_records_stay_unchanged_under_writes_of_the_donor() {
     let dir = tempfile::tempdir().unwrap();
     let (mut before, mut next) = (donor(dir.path()), next());
-    let mut beside = beside(&next, dir.path());
-    let elsewhere = reader(dir.path());
+    let mut recipient = recipient(&next, dir.path());
+    let other_reader = reader(dir.path());
     for round in 2..8 {
         // Otherwise all of the donor's memory would be reused, several times over.
         write_all(&mut before, round, 1);
@@ -177,10 +177,10 @@ fn shared_records_stay_unchanged_under_writes_of_the_donor() {
             before.take_over(PARTITION);
         }
         if round == 5 {
-            beside.take_over(PARTITION);
+            recipient.take_over(PARTITION);
         }
         // Both copies of the next version continue with the same changes.
-        for store in [&mut next, &mut beside] {
+        for store in [&mut next, &mut recipient] {
             let changes = (0..300).map(|n| {
                 let key = format!("k{}", n * 7 * round % DOCUMENTS);
                 match n % 5 {
@@ -191,29 +191,29 @@ fn shared_records_stay_unchanged_under_writes_of_the_donor() {
             let changes: Vec<_> = changes.collect();
             store.write(changes, 1);
         }
-        assert!(rows(&beside) == rows(&next), "round {round}");
-        assert_reads_as(&elsewhere, &next.index);
+        assert!(rows(&recipient) == rows(&next), "round {round}");
+        assert_reads_as(&other_reader, &next.index);
     }
-    assert!(shares_records(&beside));
+    assert!(shares_records(&recipient));
 
     // The donor is removed, and a later reader still finds the shared records.
     drop(before);
     directory(dir.path()).remove(BEFORE, [PARTITION]);
     assert_reads_as(&reader(dir.path()), &next.index);
-    beside.take_over(PARTITION);
-    assert!(rows(&beside) == rows(&next));
+    recipient.take_over(PARTITION);
+    assert!(rows(&recipient) == rows(&next));
 
     // The sharing ends when the copy is detached.
-    let followed = beside.partitions.get_mut(&PARTITION).unwrap();
+    let followed = recipient.partitions.get_mut(&PARTITION).unwrap();
     let refused = followed.writer.write_image(Vec::new(), &mut Bytes::default()).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unsupported);
     followed.writer.detach_shared_records(&followed.state.clone()).unwrap();
-    assert!(!shares_records(&beside) && donor_links(dir.path()) == 0);
-    assert!(rows(&beside) == rows(&next));
-    assert_reads_as(&elsewhere, &next.index);
-    beside.take_over(PARTITION);
-    image_of(&beside).verify().unwrap();
-    assert!(rows(&beside) == rows(&next));
+    assert!(!shares_records(&recipient) && donor_links(dir.path()) == 0);
+    assert!(rows(&recipient) == rows(&next));
+    assert_reads_as(&other_reader, &next.index);
+    recipient.take_over(PARTITION);
+    image_of(&recipient).verify().unwrap();
+    assert!(rows(&recipient) == rows(&next));
 }
 
 /// The directory in which the maker process (this binary) creates versions.
@@ -229,7 +229,7 @@ fn maker_makes_versions_until_killed() {
     let (dir, next) = (Path::new(&dir), next());
     for round in 0..500 {
         directory(dir).remove(NEXT, [PARTITION]);
-        assert!(shares_records(&beside(&next, dir)));
+        assert!(shares_records(&recipient(&next, dir)));
         if round == 0 {
             println!("{MADE}");
         }
@@ -272,8 +272,8 @@ fn killed_maker_leaves_no_lasting_files() {
     write_all(&mut before, 8, 20);
     let used = used(&before);
     assert!(used * 2 < kept, "{used} of {kept}");
-    let beside = beside(&next, dir.path());
-    assert!(shares_records(&beside) && rows(&beside) == rows(&next));
+    let recipient = recipient(&next, dir.path());
+    assert!(shares_records(&recipient) && rows(&recipient) == rows(&next));
     directory(dir.path()).sweep();
     assert_eq!(donor_links(dir.path()), 1, "a link in use stays");
 }
@@ -316,7 +316,7 @@ fn failed_rebuild_leaves_no_link_to_the_donor() {
 fn shared_records_stay_while_no_process_maps_the_recipient() {
     let dir = tempfile::tempdir().unwrap();
     let (mut before, next) = (donor(dir.path()), next());
-    drop(beside(&next, dir.path()));
+    drop(recipient(&next, dir.path()));
     (2..6).for_each(|round| write_all(&mut before, round, 1));
     assert_reads_as(&reader(dir.path()), &next.index);
 }
@@ -334,19 +334,19 @@ fn donor_space_is_reclaimed_after_last_reader() {
         }
         used(before) as f64 / used(&alone) as f64
     };
-    let beside = beside(&next, dir.path());
-    let elsewhere = reader(dir.path());
-    assert_reads_as(&elsewhere, &next.index);
+    let recipient = recipient(&next, dir.path());
+    let other_reader = reader(dir.path());
+    assert_reads_as(&other_reader, &next.index);
     // The donor keeps the memory that it had at the time of donation, and no more.
     let donation = excess(&mut before, 2..8);
     assert!((1.3..2.2).contains(&donation), "{donation}");
 
-    drop(beside);
+    drop(recipient);
     directory(dir.path()).remove(NEXT, [PARTITION]);
     let donation = excess(&mut before, 8..10);
     assert!((1.3..2.2).contains(&donation), "another process reads there still: {donation}");
-    assert_reads_as(&elsewhere, &next.index);
-    drop(elsewhere);
+    assert_reads_as(&other_reader, &next.index);
+    drop(other_reader);
     // The donor gets back all memory except that of the segment table, which has grown.
     let again = excess(&mut before, 10..14);
     assert!(again < 1.3 && again < donation - 0.2, "{again}, and {donation} before");
@@ -356,18 +356,18 @@ fn donor_space_is_reclaimed_after_last_reader() {
 fn readers_see_whole_documents_while_donor_and_recipient_write() {
     let dir = tempfile::tempdir().unwrap();
     let (mut before, next) = (donor(dir.path()), next());
-    let mut beside = beside(&next, dir.path());
+    let mut recipient = recipient(&next, dir.path());
     let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let read = || {
-            let elsewhere = reader(dir.path());
-            let handle = elsewhere.field("text").unwrap();
+            let other_reader = reader(dir.path());
+            let handle = other_reader.field("text").unwrap();
             while !done.load(Ordering::Relaxed) {
                 for key in 0..DOCUMENTS {
                     let name = format!("k{key}");
                     let version = u64::from(key % 20 == 0);
                     let expected = (key % 100 != 0).then(|| text(key, version));
-                    let found = elsewhere.view(at(1)).get_str_owned(&handle, name.as_str());
+                    let found = other_reader.view(at(1)).get_str_owned(&handle, name.as_str());
                     assert_eq!(found.unwrap().value(), expected, "{name}");
                     reads.fetch_add(1, Ordering::Relaxed);
                 }
@@ -377,7 +377,7 @@ fn readers_see_whole_documents_while_donor_and_recipient_write() {
         for round in 2..10 {
             write_all(&mut before, round, 1);
             if round == 5 {
-                let followed = beside.partitions.get_mut(&PARTITION).unwrap();
+                let followed = recipient.partitions.get_mut(&PARTITION).unwrap();
                 followed.writer.detach_shared_records(&followed.state.clone()).unwrap();
             }
         }

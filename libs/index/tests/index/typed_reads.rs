@@ -250,7 +250,8 @@ fn batch_answers_in_order_and_repeats_duplicate_keys() {
 
 #[test]
 fn document_with_a_partition_key_is_read_by_both_keys() {
-    let mut spec = StoreSpec::documents("orders", KeyType::Int64, 8)
+    let mut spec = StoreSpec::documents("orders", KeyType::Int64)
+        .partitions(8)
         .field("tenant", STRING)
         .field("total", FLOAT64);
     spec.partition_key = Some("tenant".into());

@@ -240,21 +240,21 @@ fn play(shape: Shape, seed: u64) {
 }
 
 fn holds(seeds: u64, scene: impl Fn(u64) + Copy + Send + Sync + 'static) -> RunTally {
-    let seen = orders::explore(
+    let tally = orders::explore(
         #[cfg(forebay_shuttle)]
         None,
         seeds,
         scene,
     );
-    let seen = seen.unwrap();
-    println!("{seen:?}");
-    seen
+    let tally = tally.unwrap();
+    println!("{tally:?}");
+    tally
 }
 
 #[test]
 fn shared_copy_readers_during_writes_are_right_or_report_reuse() {
-    let seen = holds(SEEDS, |seed| play(SHARED, seed));
-    assert_eq!(seen.reused > 0, cfg!(forebay_shuttle), "nothing was used again: {seen:?}");
+    let tally = holds(SEEDS, |seed| play(SHARED, seed));
+    assert_eq!(tally.reused > 0, cfg!(forebay_shuttle), "nothing was used again: {tally:?}");
 }
 
 #[test]
@@ -264,8 +264,8 @@ fn private_readers_during_writes_are_right() {
 
 #[test]
 fn owner_killed_between_any_two_stores_leaves_one_position() {
-    let seen = holds(SEEDS, |seed| play(KILLED, seed));
-    assert!(seen.killed > 0, "nobody was killed: {seen:?}");
+    let tally = holds(SEEDS, |seed| play(KILLED, seed));
+    assert!(tally.killed > 0, "nobody was killed: {tally:?}");
 }
 
 /// Kills the owner at every store of one entry, which also deletes spilled documents.
@@ -299,39 +299,39 @@ fn owner_killed_at_any_store_of_an_entry_leaves_one_position() {
 
 #[test]
 fn owner_killed_while_groups_split_leaves_one_position() {
-    let seen = holds(SEEDS_OF_MANY, |seed| play(GROWING, seed));
-    assert!(seen.killed > 0, "nobody was killed: {seen:?}");
+    let tally = holds(SEEDS_OF_MANY, |seed| play(GROWING, seed));
+    assert!(tally.killed > 0, "nobody was killed: {tally:?}");
     holds(SEEDS_OF_MANY, |seed| play(Shape { is_shared: false, kills: 0, ..GROWING }, seed));
 }
 
 #[test]
 fn owner_killed_with_inline_records_leaves_one_position() {
-    let seen = holds(SEEDS_OF_MANY, |seed| play(INLINE, seed));
-    assert!(seen.killed > 0, "nobody was killed: {seen:?}");
+    let tally = holds(SEEDS_OF_MANY, |seed| play(INLINE, seed));
+    assert!(tally.killed > 0, "nobody was killed: {tally:?}");
     holds(SEEDS_OF_MANY, |seed| play(Shape { is_shared: false, kills: 0, ..INLINE }, seed));
 }
 
 #[test]
 fn owner_killed_while_spilling_leaves_one_position() {
-    let seen = holds(SEEDS, |seed| play(SPILLED, seed));
-    assert!(seen.killed > 0 && seen.spilled > 0, "nobody was killed, or has spilled: {seen:?}");
-    let seen = holds(SEEDS, |seed| play(Shape { is_shared: false, kills: 0, ..SPILLED }, seed));
-    assert!(seen.spilled > 0, "nobody has spilled: {seen:?}");
+    let tally = holds(SEEDS, |seed| play(SPILLED, seed));
+    assert!(tally.killed > 0 && tally.spilled > 0, "nobody was killed, or has spilled: {tally:?}");
+    let tally = holds(SEEDS, |seed| play(Shape { is_shared: false, kills: 0, ..SPILLED }, seed));
+    assert!(tally.spilled > 0, "nobody has spilled: {tally:?}");
 }
 
 #[test]
 fn owner_killed_during_a_rebuild_leaves_one_position() {
-    let seen = holds(SEEDS_OF_FILES, |seed| play(REBUILT, seed));
-    assert!(seen.killed > 0, "nobody was killed: {seen:?}");
+    let tally = holds(SEEDS_OF_FILES, |seed| play(REBUILT, seed));
+    assert!(tally.killed > 0, "nobody was killed: {tally:?}");
     holds(SEEDS_OF_FILES, |seed| play(Shape { is_shared: false, kills: 0, ..REBUILT }, seed));
 }
 
 /// Plants a fault, which a reader or a successor must find.
 #[cfg(forebay_shuttle)]
 fn is_found(fault: Fault, scene: impl Fn(u64) + Copy + Send + Sync + 'static) {
-    let why = orders::explore(Some(fault), SEEDS_TO_FIND, scene);
-    let why = why.expect_err("nobody has seen a fault that was planted");
-    assert!(why.contains("a wrong answer"), "{fault:?} was not found, but this: {why}");
+    let failure = orders::explore(Some(fault), SEEDS_TO_FIND, scene);
+    let failure = failure.expect_err("nobody has seen a fault that was planted");
+    assert!(failure.contains("a wrong answer"), "{fault:?} was not found, but this: {failure}");
 }
 
 #[cfg(forebay_shuttle)]

@@ -62,17 +62,17 @@ thread_local! {
     static ROLE: Cell<Role> = const { Cell::new(Role::Stage) };
     /// Number of stores before the writer is killed.
     static STORES_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
-    static SEEN: Cell<RunTally> = const {
+    static TALLY: Cell<RunTally> = const {
         Cell::new(RunTally { schedules: 0, reused: 0, killed: 0, spilled: 0 })
     };
     /// The word that a turn loads: shuttle switches tasks before an access to a word of its own.
     static WORD: AtomicBool = const { AtomicBool::new(false) };
 }
 
-pub fn note(what: impl FnOnce(&mut RunTally)) {
-    let mut seen = SEEN.get();
-    what(&mut seen);
-    SEEN.set(seen);
+pub fn note(update: impl FnOnce(&mut RunTally)) {
+    let mut tally = TALLY.get();
+    update(&mut tally);
+    TALLY.set(tally);
 }
 
 /// Marks a turn: another task may continue here.
@@ -100,7 +100,7 @@ pub fn turn_to_store() {
     if ROLE.get() != Role::Reader && left < u64::MAX && !std::thread::panicking() {
         if left == 0 {
             STORES_LEFT.set(u64::MAX);
-            note(|seen| seen.killed += 1);
+            note(|tally| tally.killed += 1);
             resume_unwind(Box::new(ProcessKill));
         }
         STORES_LEFT.set(left - 1);
@@ -116,8 +116,8 @@ pub fn until_killed(stores: u64, work: impl FnOnce()) -> bool {
     STORES_LEFT.set(u64::MAX);
     match ended {
         Ok(()) => true,
-        Err(why) if why.is::<ProcessKill>() => false,
-        Err(why) => resume_unwind(why),
+        Err(failure) if failure.is::<ProcessKill>() => false,
+        Err(failure) => resume_unwind(failure),
     }
 }
 
@@ -128,7 +128,7 @@ fn step(step: schedule::Step) {
         schedule::Step::Load => turn(),
         schedule::Step::Store => turn_to_store(),
         schedule::Step::Wait => wait(),
-        schedule::Step::Reused => note(|seen| seen.reused += 1),
+        schedule::Step::Reused => note(|tally| tally.reused += 1),
     }
 }
 
@@ -237,27 +237,27 @@ pub fn explore(
     let begin = move || {
         #[cfg(forebay_shuttle)]
         schedule::plant(fault);
-        note(|seen| seen.schedules += 1);
+        note(|tally| tally.schedules += 1);
         ROLE.set(Role::Stage);
         STORES_LEFT.set(u64::MAX);
         scene(shuttle::rand::thread_rng().next_u64());
     };
-    SEEN.set(RunTally::default());
+    TALLY.set(RunTally::default());
     let (first, seeds) = (asked("SEED").unwrap_or(1), asked("SEEDS").unwrap_or(seeds));
     for seed in first..first + seeds {
         for order in ORDERS {
-            let before = SEEN.get().schedules;
+            let before = TALLY.get().schedules;
             let ran = catch_unwind(AssertUnwindSafe(|| run(order, seed, begin)));
-            if let Err(why) = ran {
+            if let Err(failure) = ran {
                 ROLE.set(Role::Stage);
-                let place = SEEN.get().schedules - before;
-                let why = said(&*why);
-                println!("SEED={seed} fails, in its schedule {place} by {order:?}: {why}");
-                return Err(why);
+                let place = TALLY.get().schedules - before;
+                let failure = panic_message(&*failure);
+                println!("SEED={seed} fails, in its schedule {place} by {order:?}: {failure}");
+                return Err(failure);
             }
         }
     }
-    Ok(SEEN.get())
+    Ok(TALLY.get())
 }
 
 fn run(order: Order, seed: u64, play: impl Fn() + Send + Sync + 'static) {
@@ -282,7 +282,8 @@ fn run(order: Order, seed: u64, play: impl Fn() + Send + Sync + 'static) {
     };
 }
 
-fn said(why: &(dyn Any + Send)) -> String {
-    let text = why.downcast_ref::<String>().cloned();
-    text.or_else(|| why.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+fn panic_message(failure: &(dyn Any + Send)) -> String {
+    let text = failure.downcast_ref::<String>().cloned();
+    text.or_else(|| failure.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_default()
 }

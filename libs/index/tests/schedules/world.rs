@@ -254,7 +254,7 @@ impl World {
                 rebuild(followed);
             }
             let has_spilled = index.memory().spilled > 0;
-            note(|seen| seen.spilled += u64::from(has_spilled));
+            note(|tally| tally.spilled += u64::from(has_spilled));
             turn_to_store();
         }
     }

@@ -34,7 +34,7 @@ pub const TIMESTAMP: FieldType = FieldType::TIMESTAMP;
 
 /// Wraps a definition as an index takes it.
 pub fn schema_at(definition: &Definition) -> Arc<SchemaAt> {
-    Arc::new(SchemaAt { layout: Layout::of(definition), definition: definition.clone() })
+    Arc::new(SchemaAt { layout: Layout::of(definition), definition: Arc::new(definition.clone()) })
 }
 
 /// A followed partition: its writer and the fold's state.
@@ -251,7 +251,7 @@ pub fn at(micros: i64) -> ReadAt<'static> {
 
 /// Specifies a document store with string keys.
 pub fn spec(partitions: u32, fields: &[(&str, FieldType)]) -> StoreSpec {
-    let store = StoreSpec::documents("users", KeyType::String, partitions);
+    let store = StoreSpec::documents("users", KeyType::String).partitions(partitions);
     fields.iter().fold(store, |store, (name, field_type)| store.field(*name, *field_type))
 }
 

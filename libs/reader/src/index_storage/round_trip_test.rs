@@ -34,9 +34,9 @@ const COUNT: PartitionCount = PartitionCount(1);
 
 fn index() -> Index {
     let number = FieldType::INT64;
-    let spec = StoreSpec::documents("users", KeyType::String, 1).field("age", number);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(1).field("age", number);
     let definition = spec.define(AT.store).unwrap();
-    let schema = SchemaAt { layout: Layout::of(&definition), definition };
+    let schema = SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) };
     Index::new([Arc::new(schema)], [AT.partition], 5).unwrap()
 }
 

@@ -172,7 +172,8 @@ mod tests {
     /// Returns the row of a document without fields that expires at this time, if any.
     fn row(expires_us: Option<i64>) -> Vec<u8> {
         use forebay_core::{key::KeyType, layout::Layout, schema::StoreSpec};
-        let definition = StoreSpec::documents("a", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
+        let definition =
+            StoreSpec::documents("a", KeyType::Bytes).partitions(1).define(StoreId(1)).unwrap();
         let document = Document::new(expires_us.map(Timestamp::from_micros), None);
         document.encode(&Layout::of(&definition)).unwrap()
     }

@@ -24,6 +24,7 @@ use forebay_core::schema_set::SchemaSet;
 use forebay_core::{Error, Result};
 
 use self::digest_scan::Ranges;
+use futures::future::BoxFuture;
 
 pub use self::changes::VerifyLog;
 pub use self::copies::{OfflineCopy, ReaderCopy, ShardCopy};
@@ -115,27 +116,29 @@ impl Difference {
 /// - `LimitExceeded` if the log changes too many documents.
 /// - `Corrupt` for a damaged copy.
 /// - The errors of the copies.
-pub async fn verify(
-    first: &mut dyn VerifiedCopy,
-    second: &mut dyn VerifiedCopy,
-    log: &VerifyLog,
-) -> Result<Verification> {
-    if first.follows_log() && second.follows_log() {
-        let message =
-            "two readers cannot be paused at one position; compare each with a shard or a snapshot";
-        return Err(Error::invalid_argument(message));
-    }
-    let positions = (first.state().await?.position, second.state().await?.position);
-    let is_first_older =
-        second.follows_log() || (!first.follows_log() && positions.0 <= positions.1);
-    if is_first_older {
-        return compare(first, second, log).await;
-    }
-    let mut verified = compare(second, first, log).await?;
-    let (older, newer) = verified.documents;
-    verified.documents = (newer, older);
-    verified.differences.iter_mut().for_each(|(_, what)| *what = what.mirrored());
-    Ok(verified)
+pub fn verify<'a>(
+    first: &'a mut dyn VerifiedCopy,
+    second: &'a mut dyn VerifiedCopy,
+    log: &'a VerifyLog,
+) -> BoxFuture<'a, Result<Verification>> {
+    Box::pin(async move {
+        if first.follows_log() && second.follows_log() {
+            let message = "two readers cannot be paused at one position; compare each with a shard \
+                or a snapshot";
+            return Err(Error::invalid_argument(message));
+        }
+        let positions = (first.state().await?.position, second.state().await?.position);
+        let is_first_older =
+            second.follows_log() || (!first.follows_log() && positions.0 <= positions.1);
+        if is_first_older {
+            return compare(first, second, log).await;
+        }
+        let mut verified = compare(second, first, log).await?;
+        let (older, newer) = verified.documents;
+        verified.documents = (newer, older);
+        verified.differences.iter_mut().for_each(|(_, what)| *what = what.mirrored());
+        Ok(verified)
+    })
 }
 
 async fn compare(
@@ -272,10 +275,10 @@ mod tests {
 
     fn schema() -> Arc<SchemaAt> {
         let number = FieldType::INT64;
-        let spec = StoreSpec::documents("a", KeyType::Int64, 1).field("x", number);
+        let spec = StoreSpec::documents("a", KeyType::Int64).partitions(1).field("x", number);
         let definition = spec.field("y", number).define(StoreId(1)).unwrap();
         let layout = Layout::of(&definition);
-        Arc::new(SchemaAt { definition, layout })
+        Arc::new(SchemaAt { definition: Arc::new(definition), layout })
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_replica::{ReplicaContext, replica_backoff};
+use futures::future::BoxFuture;
 use tonic::transport::Channel;
 
 use super::{ReaderCopy, ShardCopy, Verification, VerifiedCopy, VerifyLog, verify};
@@ -25,21 +26,28 @@ impl Reader {
     ///   the copy.
     /// - `DeadlineExceeded` if the reader does not reach the shard's position in time.
     /// - `Closed` after the close.
-    pub async fn verify(&self, partition: PartitionId, wait_max: Duration) -> Result<Verification> {
-        let context = self.context();
-        context.partition(partition)?;
-        let replicator = context.parts.replicator.clone().ok_or_else(|| {
-            let message =
-                "this reader has no node to compare with; open the reader over a connection";
-            Error::unsupported(message).with_store(&context.name)
-        })?;
-        let (log, catalog) = (Arc::clone(&context.parts.log), Arc::clone(&context.parts.catalog));
-        let log = VerifyLog::new(log, catalog, context.store)?;
-        let mut own = ReaderCopy::new(self.clone(), partition, wait_max);
-        let mut shard = Box::new(shard_of(&context, &replicator, partition, wait_max).await?);
-        let verified = verify(&mut own, &mut *shard, &log).await;
-        shard.end().await;
-        verified.map_err(|error| error.with_store(&context.name).with_partition(partition))
+    pub fn verify(
+        &self,
+        partition: PartitionId,
+        wait_max: Duration,
+    ) -> BoxFuture<'_, Result<Verification>> {
+        Box::pin(async move {
+            let context = self.context();
+            context.partition(partition)?;
+            let replicator = context.parts.replicator.clone().ok_or_else(|| {
+                let message =
+                    "this reader has no node to compare with; open the reader over a connection";
+                Error::unsupported(message).with_store(&context.name)
+            })?;
+            let (log, catalog) =
+                (Arc::clone(&context.parts.log), Arc::clone(&context.parts.catalog));
+            let log = VerifyLog::new(log, catalog, context.store)?;
+            let mut own = ReaderCopy::new(self.clone(), partition, wait_max);
+            let mut shard = Box::new(shard_of(&context, &replicator, partition, wait_max).await?);
+            let verified = verify(&mut own, &mut *shard, &log).await;
+            shard.end().await;
+            verified.map_err(|error| error.with_store(&context.name).with_partition(partition))
+        })
     }
 }
 

@@ -20,7 +20,7 @@ const STORE: StoreId = StoreId(42);
 const INT64: FieldType = FieldType::INT64;
 
 fn users() -> Definition {
-    let spec = StoreSpec::documents("users", KeyType::String, 4).field("age", INT64);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(4).field("age", INT64);
     spec.define(STORE).unwrap()
 }
 

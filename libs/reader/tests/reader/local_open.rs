@@ -334,7 +334,7 @@ async fn copies_open_during_connect_and_are_released_if_it_fails() {
     let open = |parts| Reader::open_with(options(&world, dir.path()), Some(disk.clone()), parts);
     for refused in [true, false] {
         let (connect, connected) = tokio::sync::oneshot::channel();
-        let mut opening = Box::pin(open(async { connected.await.unwrap() }));
+        let mut opening = Box::pin(open(Box::pin(async { connected.await.unwrap() })));
         assert!(futures::poll!(opening.as_mut()).is_pending(), "there is no log yet");
         assert_eq!(mappings(dir.path()), 2, "they are opened meanwhile");
         if refused {
@@ -391,7 +391,7 @@ async fn recreated_store_never_serves_documents_of_its_predecessor() {
     world.remake(forebay_core::id::StoreId(43)).await;
     world.forget_catalog();
     let reader = open(&world, dir.path()).await;
-    assert_eq!(reader.schema().definition.store.0, 43);
+    assert_eq!(reader.definition().store.0, 43);
     match age(&reader, &key(1)) {
         Ok(found) => assert_eq!(found, None),
         Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),

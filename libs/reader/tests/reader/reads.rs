@@ -322,9 +322,9 @@ async fn readers_and_callbacks_learn_new_definitions() {
     assert_eq!(reader.schema_version().0, 1);
     let heard = Arc::new(AtomicU64::new(0));
     let told = heard.clone();
-    reader.on_schema_change(Arc::new(move |schema| {
-        assert!(schema.definition.field("years").is_some());
-        told.store(schema.definition.version.0.into(), Ordering::SeqCst);
+    reader.on_schema_change(Arc::new(move |definition| {
+        assert!(definition.field("years").is_some());
+        told.store(definition.version.0.into(), Ordering::SeqCst);
     }));
     let handle = reader.field_as("age", FieldType::INT64).unwrap();
     let rename = Alteration::RenameField { from: "age".into(), to: "years".into() };
@@ -336,7 +336,7 @@ async fn readers_and_callbacks_learn_new_definitions() {
     reader.await_token(&put, 30 * SECOND).await.unwrap();
     assert_eq!(reader.schema_version().0, 2);
     assert_eq!(heard.load(Ordering::SeqCst), 2);
-    assert!(reader.schema().definition.field("years").is_some());
+    assert!(reader.definition().field("years").is_some());
     let read = reader.get_i64(&handle, "ann", -1);
     assert_eq!(read.unwrap(), 5);
 }

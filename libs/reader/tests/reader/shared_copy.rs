@@ -243,7 +243,7 @@ async fn all_readers_of_a_copy_receive_a_definition_and_another_log() {
     world.append_bytes(0, bytes).await;
     for reader in [&first, &second] {
         until(reader, |status| status.schema_version == dropped.version).await;
-        assert_eq!(reader.schema().definition.version, dropped.version);
+        assert_eq!(reader.definition().version, dropped.version);
         assert_eq!(age(reader, "ann").unwrap(), Some(1));
     }
     // After a log replacement a new replica is built next to the serving one, and all readers

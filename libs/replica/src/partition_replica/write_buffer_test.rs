@@ -85,9 +85,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let spec = StoreSpec::documents("users", KeyType::String, 1);
+        let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
         let definition = spec.define(AT.store).unwrap();
-        let schema = SchemaAt { layout: Layout::of(&definition), definition };
+        let schema = SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) };
         let disk = Arc::<Mutex<Disk>>::default();
         let writer = BufferingWriter { taken: Vec::new(), disk: Arc::clone(&disk) };
         let replica = PartitionReplica::first(AT, PartitionCount(1), Box::new(writer));

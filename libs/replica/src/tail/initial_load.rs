@@ -183,7 +183,7 @@ impl Tail {
         // The control log has delivered the definitions that the shard's rows name by now.
         self.context.learn_definitions(SchemaVersion(0))?;
         let definitions = self.context.storage.schemas().all();
-        let definitions: Vec<_> = definitions.map(|schema| schema.definition.clone()).collect();
+        let definitions: Vec<_> = definitions.map(|schema| (*schema.definition).clone()).collect();
         let order = KeyOrder::of(&self.context.storage.schemas().newest().definition);
         let (seed, memory) =
             (self.context.parts.entropy.next_u64()?, self.context.options.memory_limit);

@@ -30,6 +30,7 @@ use forebay_core::state_rows::SkippedRecord;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_tasks::block_in_place;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::task::JoinHandle;
 
 use crate::checkpoint::Checkpoints;
@@ -147,18 +148,20 @@ impl Tail {
     /// Follows the log until the replica closes or the partition halts, and then writes a last
     /// checkpoint. The replica advances only between two awaits, so it is whole wherever the close
     /// interrupts the tail.
-    pub async fn run(mut self) {
-        let close_signal = Arc::clone(&self.context.close_signal);
-        tokio::select! {
-            biased;
-            () = close_signal.closed() => {}
-            () = self.follow_log() => {}
-        }
-        if !self.context.is_gone.load(Ordering::Relaxed) {
-            self.checkpoint(Some(Duration::from_millis(CHECKPOINT_CLOSE_MS)));
-        }
-        // The drop closes the replica. For a shard that means a flush to disk, which blocks.
-        block_in_place(|| drop(self));
+    pub fn run(mut self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let close_signal = Arc::clone(&self.context.close_signal);
+            tokio::select! {
+                biased;
+                () = close_signal.closed() => {}
+                () = self.follow_log() => {}
+            }
+            if !self.context.is_gone.load(Ordering::Relaxed) {
+                self.checkpoint(Some(Duration::from_millis(CHECKPOINT_CLOSE_MS)));
+            }
+            // The drop closes the replica. For a shard that means a flush to disk, which blocks.
+            block_in_place(|| drop(self));
+        })
     }
 
     async fn follow_log(&mut self) {

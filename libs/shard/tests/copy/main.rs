@@ -265,7 +265,8 @@ fn imports_of_two_stores_to_one_folder_do_not_interfere() {
 #[test]
 fn empty_shard_cannot_be_copied_yet() {
     let dir = tempfile::tempdir().unwrap();
-    let definition = forebay_core::schema::StoreSpec::documents("users", KeyType::Bytes, 1);
+    let definition =
+        forebay_core::schema::StoreSpec::documents("users", KeyType::Bytes).partitions(1);
     let order = forebay_core::key_order::KeyOrder::of(&definition.define(AT.store).unwrap());
     let writer = directory(dir.path()).create(AT, order).unwrap();
     let place = dir.path().join("copies/1");

@@ -68,14 +68,17 @@ impl Schemas for World {
 impl World {
     pub fn new() -> Self {
         let field = |ty| FieldType::Scalar(ty);
-        let mut spec = StoreSpec::documents("users", KeyType::Bytes, 1)
+        let mut spec = StoreSpec::documents("users", KeyType::Bytes)
+            .partitions(1)
             .field("count", field(ScalarType::Int64))
             .field("text", field(ScalarType::String));
         spec.options.versioned = true;
         let first = spec.define(AT.store).unwrap();
         let next = |at: &Definition| Some(at.altered(&[Alteration::DropAll]).unwrap());
         let definitions = std::iter::successors(Some(first), next).take(DROPS_MAX);
-        let at = |definition| Arc::new(SchemaAt { layout: Layout::of(&definition), definition });
+        let at = |definition| {
+            Arc::new(SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) })
+        };
         Self(definitions.map(at).collect())
     }
 

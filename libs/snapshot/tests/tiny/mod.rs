@@ -27,7 +27,8 @@ fn progress(offset: u64) -> Progress {
 
 /// Returns a manifest over these chunks, none of which is stored yet.
 pub fn manifest(id: u64, offset: u64, chunks: Vec<ChunkId>) -> Manifest {
-    let definition = StoreSpec::documents("users", KeyType::String, 4).define(AT.store).unwrap();
+    let definition =
+        StoreSpec::documents("users", KeyType::String).partitions(4).define(AT.store).unwrap();
     let progress = progress(offset);
     Manifest {
         id,

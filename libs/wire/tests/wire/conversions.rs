@@ -192,7 +192,7 @@ fn longest_vector_round_trips() {
 
 #[test]
 fn key_value_store_may_omit_its_field_and_has_no_other() {
-    let spec = StoreSpec::key_value("pairs", forebay_core::key::KeyType::Bytes, 4);
+    let spec = StoreSpec::key_value("pairs", forebay_core::key::KeyType::Bytes).partitions(4);
     let mut wire = v1::StoreSpec::from(&spec);
     wire.fields.clear();
     assert_eq!(StoreSpec::try_from(wire.clone()), Ok(spec.clone()));
@@ -211,7 +211,8 @@ fn heartbeat_of_0_is_the_default() {
 
 #[test]
 fn decoded_definition_is_checked() {
-    let spec = StoreSpec::documents("users", forebay_core::key::KeyType::String, 4)
+    let spec = StoreSpec::documents("users", forebay_core::key::KeyType::String)
+        .partitions(4)
         .field("age", FieldType::INT32);
     let good = v1::Definition::from(&spec.define(StoreId(1)).unwrap());
     assert!(Definition::try_from(good.clone()).is_ok());
@@ -240,7 +241,7 @@ fn decoded_definition_is_checked() {
 
 #[test]
 fn definitions_of_document_versions_round_trip() {
-    let first = StoreSpec::documents("users", forebay_core::key::KeyType::String, 4);
+    let first = StoreSpec::documents("users", forebay_core::key::KeyType::String).partitions(4);
     let first = first.define(StoreId(1)).unwrap();
     let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
     let live = pushed.with_live(VersionNumber(2)).unwrap();
@@ -251,9 +252,8 @@ fn definitions_of_document_versions_round_trip() {
         let record = ControlRecord::Define(Box::new(definition));
         assert_eq!(catalog.apply(record), ControlEffect::Applied);
         for id in [1, 8, 9] {
-            let history = catalog.store(StoreId(id)).into_iter();
-            for schema in history.flat_map(|history| history.versions()) {
-                let own = &schema.definition;
+            for schema in catalog.definitions(StoreId(id)) {
+                let own = &*schema.definition;
                 assert_eq!(again::<Definition, v1::Definition>(own), *own);
             }
         }

@@ -214,7 +214,7 @@ fn invalid_entry_is_skipped() {
 }
 
 fn good_definition() -> v1::Definition {
-    let spec = StoreSpec::documents("users", KeyType::String, 2);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(2);
     v1::Definition::from(&spec.define(StoreId(3)).unwrap())
 }
 
@@ -279,7 +279,7 @@ fn body_bytes_are_limited_in_both_directions() {
 fn encoder_refuses_entries_that_every_replica_would_skip() {
     let error = encode_entry(&entry_of(vec![delete(1), delete(0)])).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    let spec = StoreSpec::documents("users", KeyType::String, 2);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(2);
     let mut definition = spec.define(StoreId(3)).unwrap();
     definition.name.clear();
     let body = EntryBody::Control(ControlRecord::Define(Box::new(definition)));

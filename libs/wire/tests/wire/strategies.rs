@@ -256,7 +256,12 @@ fn stream_spec() -> impl Strategy<Value = StoreSpec> {
                 ..options
             };
             let stream = Some(StreamSpec { event_time });
-            StoreSpec { fields, options, stream, ..StoreSpec::stream(name, key_type, partitions) }
+            StoreSpec {
+                fields,
+                options,
+                stream,
+                ..StoreSpec::stream(name, key_type).partitions(partitions)
+            }
         },
     )
 }
@@ -280,7 +285,10 @@ fn documents_spec() -> impl Strategy<Value = StoreSpec> {
     (shape, fields, any::<bool>()).prop_map(
         |((name, key_type, partitions, options, key_value), fields, partitioned)| {
             if key_value {
-                return StoreSpec { options, ..StoreSpec::key_value(name, key_type, partitions) };
+                return StoreSpec {
+                    options,
+                    ..StoreSpec::key_value(name, key_type).partitions(partitions)
+                };
             }
             let can_partition = |field: &&FieldSpec| {
                 use ScalarType::{Bytes, Int64, String};
@@ -288,7 +296,7 @@ fn documents_spec() -> impl Strategy<Value = StoreSpec> {
             };
             let partition_key = fields.iter().find(can_partition).filter(|_| partitioned);
             let partition_key = partition_key.map(|field| field.name.clone());
-            let spec = StoreSpec::documents(name, key_type, partitions);
+            let spec = StoreSpec::documents(name, key_type).partitions(partitions);
             StoreSpec { partition_key, fields, options, ..spec }
         },
     )

@@ -119,7 +119,8 @@ fn changes() -> EntryBody {
 }
 
 fn define() -> EntryBody {
-    let mut spec = StoreSpec::documents("users", KeyType::Int64, 8)
+    let mut spec = StoreSpec::documents("users", KeyType::Int64)
+        .partitions(8)
         .field("tenant", FieldType::STRING)
         .field("age", FieldType::INT32)
         .field("tags", FieldType::List(ScalarType::String))
@@ -155,7 +156,8 @@ fn events() -> EntryBody {
 /// over good ratings.
 fn define_view() -> EntryBody {
     let EntryBody::Control(ControlRecord::Define(source)) = define_stream() else { unreachable!() };
-    let cities = StoreSpec::documents("cities", KeyType::String, 2)
+    let cities = StoreSpec::documents("cities", KeyType::String)
+        .partitions(2)
         .field("country", FieldType::STRING)
         .define(StoreId(0xc171e5))
         .unwrap();
@@ -211,7 +213,8 @@ fn define_view() -> EntryBody {
 }
 
 fn define_stream() -> EntryBody {
-    let mut spec = StoreSpec::stream("ratings", KeyType::Int64, 8)
+    let mut spec = StoreSpec::stream("ratings", KeyType::Int64)
+        .partitions(8)
         .field("at", FieldType::TIMESTAMP)
         .field("rating", FieldType::FLOAT32)
         .field("device", FieldType::STRING);

@@ -114,7 +114,7 @@ impl<'p> Deriver<'p> {
         let catalog = parts.context.catalog.catalog();
         let gone = || Error::not_found("the stream of a view was deleted");
         let source = catalog.store(view.source).and_then(|history| history.newest());
-        let source = source.ok_or_else(gone)?.definition.clone();
+        let source = (*source.ok_or_else(gone)?.definition).clone();
         let joins = JoinReaders::open(parts, view).await?;
         let derivation = Derivation::new(definition, &source, joins, Arc::clone(counters))?;
         let logs = source.write_logs();

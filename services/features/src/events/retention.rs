@@ -108,7 +108,7 @@ fn views_of(parts: &FeatureParts, stream: StoreId) -> Vec<StoreId> {
     let catalog = parts.context.catalog.catalog();
     let is_of =
         |definition: &&Definition| definition.view().is_some_and(|view| view.source == stream);
-    let all = catalog.active_stores().map(|schema| &schema.definition);
+    let all = catalog.active_stores().map(|schema| &*schema.definition);
     all.filter(is_of).map(|definition| definition.store).collect()
 }
 

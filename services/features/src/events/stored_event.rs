@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn stored_event_round_trips_and_other_bytes_are_refused() {
-        let spec = StoreSpec::stream("orders", KeyType::String, 1);
+        let spec = StoreSpec::stream("orders", KeyType::String).partitions(1);
         let spec = spec.field("n", FieldType::INT64);
         let layout = Layout::of(&spec.define(StoreId(1)).unwrap());
         let set = |field, value| FieldChange {

@@ -6,12 +6,13 @@ use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::exports_server::{Exports as Served, ExportsServer};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::run::{Export, ExportProgress};
 use crate::feature_store::Features;
+use crate::progress_stream::{ProgressSender, stream_progress};
 use crate::sql::StreamTable;
 
 /// Exports as a gRPC service. A process takes one export at a time.
@@ -33,7 +34,7 @@ impl ExportsService {
     }
 }
 
-type ExportSender = mpsc::Sender<Result<v1::ExportEventsResponse, Status>>;
+type ExportSender = ProgressSender<v1::ExportEventsResponse>;
 
 async fn export(features: &Arc<Features>, stream: &str, told: &ExportSender) -> Result<()> {
     let exports = features.exports()?;
@@ -78,20 +79,10 @@ impl Served for ExportsService {
             status_of_error(&Error::new(ErrorCode::Unavailable, message))
         };
         let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| busy())?;
-        let (told, progress) = mpsc::channel(16);
         let features = Arc::clone(&self.features);
-        tokio::spawn(async move {
-            let _turn = turn;
-            // The export is aborted if the client disconnects.
-            let taken = tokio::select! {
-                taken = export(&features, &stream, &told) => taken,
-                () = told.closed() => return,
-            };
-            if let Err(error) = taken {
-                let error = status_of_error(&error.with_store(&stream));
-                drop(told.send(Err(error)).await);
-            }
-        });
-        Ok(Response::new(ReceiverStream::new(progress)))
+        Ok(stream_progress(turn, |told| async move {
+            let exported = export(&features, &stream, &told).await;
+            exported.map_err(|error| error.with_store(&stream))
+        }))
     }
 }

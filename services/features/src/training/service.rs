@@ -11,7 +11,7 @@ use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::training_server::{Training as Served, TrainingServer};
 use futures::future::BoxFuture;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
@@ -20,6 +20,7 @@ use super::join::{Join, TrainingProgress};
 use super::labels::Labels;
 use crate::feature_store::Features;
 use crate::plan::Plan;
+use crate::progress_stream::{ProgressSender, stream_progress};
 
 /// Default number of groups to compare per partition.
 const COMPARED: u32 = 1_000;
@@ -50,7 +51,7 @@ impl TrainingService {
         let mut all = ViewComparison::default();
         for shard in shards.replicas().open_shards() {
             let at: PartitionId = shard.partition().partition;
-            let (parts, definition) = (self.features.parts(), &schema.definition);
+            let (parts, definition) = (self.features.parts(), &*schema.definition);
             let of_partition = compare(parts, definition, &shards, (at, most as usize)).await;
             let of_partition = of_partition.map_err(|error| error.with_partition(at))?;
             all.groups += of_partition.groups;
@@ -65,7 +66,7 @@ impl TrainingService {
     }
 }
 
-type TrainingSender = mpsc::Sender<Result<v1::CreateTrainingSetResponse, Status>>;
+type TrainingSender = ProgressSender<v1::CreateTrainingSetResponse>;
 
 async fn join(
     features: &Features,
@@ -73,7 +74,7 @@ async fn join(
     told: &TrainingSender,
 ) -> Result<()> {
     let schema = features.view_definition(&request.view)?;
-    let definition = &schema.definition;
+    let definition = &*schema.definition;
     let plan = Plan::of(definition)?;
     let to = SnapshotStore::open(&request.to)?;
     let files = label_files(&request.labels).await?;
@@ -129,21 +130,11 @@ impl Served for TrainingService {
         let busy = || Error::unavailable("another training set is being built here; try again");
         let turn = Arc::clone(&self.turn).try_acquire_owned();
         let turn = turn.map_err(|_| status_of_error(&busy()))?;
-        let (told, progress) = mpsc::channel(16);
         let features = Arc::clone(&self.features);
-        tokio::spawn(async move {
-            let _turn = turn;
-            // The join is aborted if the client disconnects.
-            let made = tokio::select! {
-                made = join(&features, &request, &told) => made,
-                () = told.closed() => return,
-            };
-            if let Err(error) = made {
-                let error = status_of_error(&error.with_store(&request.view));
-                drop(told.send(Err(error)).await);
-            }
-        });
-        Ok(Response::new(ReceiverStream::new(progress)))
+        Ok(stream_progress(turn, |told| async move {
+            let joined = join(&features, &request, &told).await;
+            joined.map_err(|error| error.with_store(&request.view))
+        }))
     }
 
     async fn verify_view(

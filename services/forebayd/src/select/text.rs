@@ -45,7 +45,10 @@ pub(super) fn key_of(text: &str, key_type: KeyType) -> Result<Vec<u8>> {
         KeyType::String => Ok(text.as_bytes().to_vec()),
         KeyType::Bytes => node_args::parse_hex(text),
         KeyType::Int64 => {
-            let wrong = |_| Error::invalid_argument(format!("`{text}` is not of type int64"));
+            let wrong = |_| {
+                let message = format!("`{text}` is not of type int64; give an integer");
+                Error::invalid_argument(message)
+            };
             Ok(text.parse::<i64>().map_err(wrong)?.to_le_bytes().to_vec())
         }
     }
@@ -56,10 +59,12 @@ pub(super) fn key_of(text: &str, key_type: KeyType) -> Result<Vec<u8>> {
 /// # Errors
 /// `InvalidArgument` for another text, and for a column that is not scalar.
 pub(super) fn value_of(text: &str, column: &Field) -> Result<v1::Value> {
-    let wrong = || format!("`{text}` is not of type {}", column.field_type);
+    let wrong = || format!("`{text}` is not of type {0}; give a {0}", column.field_type);
     let value = match column.field_type {
         FieldType::Scalar(scalar) => scalar_of(text, scalar).ok_or_else(wrong),
-        other => Err(format!("only scalar columns find events, and this column is a {other}")),
+        other => Err(format!(
+            "only scalar columns find events, and this column is a {other}; name another column"
+        )),
     };
     let at_column = |message| Error::invalid_argument(message).with_field(&column.name);
     Ok((&value.map_err(at_column)?).into())

@@ -42,7 +42,8 @@ const INT64: FieldType = FieldType::INT64;
 type ExpectedDocuments = BTreeMap<i64, (i64, Option<i64>)>;
 
 fn spec(log_retention_us: Option<i64>) -> StoreSpec {
-    let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", INT64);
+    let mut spec =
+        StoreSpec::documents("users", KeyType::Int64).partitions(PARTITIONS).field("age", INT64);
     spec.options = StoreOptions { log_retention_us, versioned: true, ..StoreOptions::default() };
     spec
 }
@@ -73,7 +74,7 @@ async fn write(store: &Store, expected: &mut ExpectedDocuments, round: i64) -> T
 async fn read(address: &str, name: &str) -> (ExpectedDocuments, Arc<Definition>) {
     let reader = Reader::open(address, ReaderOptions::new(name)).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
-    let definition = reader.schema().definition.clone();
+    let definition = reader.definition();
     let (age, other) = (definition.field("age"), definition.field("other"));
     let mut expected = ExpectedDocuments::new();
     for key in 0..KEYS {
@@ -85,7 +86,7 @@ async fn read(address: &str, name: &str) -> (ExpectedDocuments, Arc<Definition>)
             };
         expected.insert(key, (number(age).unwrap(), number(other)));
     }
-    (expected, Arc::new(definition))
+    (expected, definition)
 }
 
 struct World {

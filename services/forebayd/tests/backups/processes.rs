@@ -49,7 +49,8 @@ async fn client(address: &str) -> Client {
 
 /// Writes all documents into a new store.
 async fn fill(address: &str) {
-    let spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", INT64);
+    let spec =
+        StoreSpec::documents("users", KeyType::Int64).partitions(PARTITIONS).field("age", INT64);
     client(address).await.create_store(&spec).await.unwrap();
     write_all(address).await;
 }

@@ -41,7 +41,8 @@ use tokio::sync::watch;
 const VALUE_BYTES: usize = 1_000;
 
 fn spec() -> StoreSpec {
-    StoreSpec::documents("blobs", KeyType::Int64, 1)
+    StoreSpec::documents("blobs", KeyType::Int64)
+        .partitions(1)
         .field("blob", FieldType::BYTES)
         .field("other", FieldType::BYTES)
 }

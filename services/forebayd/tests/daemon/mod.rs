@@ -113,12 +113,12 @@ pub fn refused_with(arguments: &[&str], variables: &[(String, String)]) -> Strin
 
 /// Returns the definition of a store of counters.
 pub fn counts() -> StoreSpec {
-    StoreSpec::documents("counts", KeyType::Int64, 4).field("count", FieldType::INT64)
+    StoreSpec::documents("counts", KeyType::Int64).partitions(4).field("count", FieldType::INT64)
 }
 
 /// Returns the counter under a key, as the reader holds it.
 pub fn count_of(reader: &Reader, key: i64) -> Option<i64> {
-    let field = reader.schema().definition.field("count").unwrap().id;
+    let field = reader.definition().field("count").unwrap().id;
     let document = reader.get_document(KeyValue::Int64(key)).unwrap()?;
     match document.value(field) {
         Some(Value::Int64(count)) => Some(*count),

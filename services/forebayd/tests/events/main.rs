@@ -62,7 +62,7 @@ fn column(name: &str, of: ScalarType, index: Option<ColumnIndex>) -> FieldSpec {
 /// exact index, a price and a weight with range indexes, and a note without an index.
 fn orders() -> StoreSpec {
     use ColumnIndex::{Exact, Range};
-    let mut spec = StoreSpec::stream("orders", KeyType::String, 3);
+    let mut spec = StoreSpec::stream("orders", KeyType::String).partitions(3);
     spec.fields = vec![
         column("n", ScalarType::Int64, None),
         column("at", ScalarType::Timestamp, None),

@@ -13,7 +13,7 @@ async fn invalid_select_is_refused() {
     let daemon = world.start(&[]);
     let client_of = client(&daemon.address).await;
     client_of.create_store(&orders()).await.unwrap();
-    let users = StoreSpec::documents("users", KeyType::String, 1);
+    let users = StoreSpec::documents("users", KeyType::String).partitions(1);
     let users = users.field("age", scalar(ScalarType::Int64));
     client_of.create_store(&users).await.unwrap();
     let equal = |column: &str, value: Value| {

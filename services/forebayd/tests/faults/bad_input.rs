@@ -40,7 +40,8 @@ impl World {
         let data = tempfile::tempdir().unwrap();
         let daemon = Daemon::start(&["--data-dir", data.path().to_str().unwrap()], "127.0.0.1:0");
         let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
-        let mut spec = StoreSpec::documents("users", KeyType::String, 1)
+        let mut spec = StoreSpec::documents("users", KeyType::String)
+            .partitions(1)
             .field("count", FieldType::INT64)
             .field("name", FieldType::STRING);
         spec.options = StoreOptions { heartbeat_ms: HOUR_MS, ..spec.options };
@@ -177,7 +178,7 @@ async fn older_schema_version_is_accepted_and_names_have_a_limit() {
     assert_eq!(taken.into_inner().schema_version, 2, "the answer tells the newer version");
     let spec = |name: String| v1::StoreSpec {
         name,
-        ..(&StoreSpec::documents("x", KeyType::String, 1)).into()
+        ..(&StoreSpec::documents("x", KeyType::String).partitions(1)).into()
     };
     for (name, expected) in [
         ("n".repeat(NAME_BYTES_MAX + 1), ErrorCode::LimitExceeded),

@@ -51,8 +51,8 @@ async fn jumping_clock_moves_partition_time_only_forward() {
     let server = Server::builder().add_routes(node.add_to(Routes::default()));
     let server = tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
-    let spec = StoreSpec::documents("users", KeyType::String, 1).field("count", FieldType::INT64);
-    let store = client.create_store(&spec).await.unwrap();
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
+    let store = client.create_store(&spec.field("count", FieldType::INT64)).await.unwrap();
     // The reader's own clock stays at the start, so only the partition's time can expire documents
     // here.
     let still = Arc::new(ManualClock::at(Timestamp::from_micros(START_US)));

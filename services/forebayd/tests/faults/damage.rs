@@ -24,7 +24,8 @@ fn refused_on(data_dir: &Path) -> String {
 
 async fn create(daemon: &Daemon) -> Store {
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
-    let spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", FieldType::BYTES);
+    let spec =
+        StoreSpec::documents("blobs", KeyType::Int64).partitions(1).field("blob", FieldType::BYTES);
     client.create_store(&spec).await.unwrap()
 }
 

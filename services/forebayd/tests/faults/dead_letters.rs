@@ -152,7 +152,8 @@ async fn each_skipped_record_is_copied_once_despite_kills() {
     let mut daemon = start(data.path(), "127.0.0.1:0");
     let address = daemon.address.clone();
     let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
-    let spec = StoreSpec::documents("users", KeyType::String, PARTITIONS).field("count", INT64);
+    let spec =
+        StoreSpec::documents("users", KeyType::String).partitions(PARTITIONS).field("count", INT64);
     let store = client.create_store(&spec).await.unwrap().definition().store;
     let partitions = PartitionCount(PARTITIONS).partitions();
     let ats: Vec<_> = partitions.map(|partition| PartitionRef { store, partition }).collect();
@@ -212,7 +213,7 @@ async fn dead_letters_beyond_the_queue_are_copied_by_another_fold() {
     let daemon = start(data.path(), "127.0.0.1:0");
     let address = daemon.address.clone();
     let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
-    let spec = StoreSpec::documents("users", KeyType::String, 1).field("count", INT64);
+    let spec = StoreSpec::documents("users", KeyType::String).partitions(1).field("count", INT64);
     let store = client.create_store(&spec).await.unwrap().definition().store;
     daemon.kill();
     let log = open_log(data.path()).await;
@@ -239,7 +240,8 @@ async fn listing_refuses_invalid_requests_and_a_deleted_store_has_no_dead_letter
     let daemon = start(data.path(), "127.0.0.1:0");
     let address = daemon.address.clone();
     let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
-    let spec = StoreSpec::documents("users", KeyType::String, PARTITIONS).field("count", INT64);
+    let spec =
+        StoreSpec::documents("users", KeyType::String).partitions(PARTITIONS).field("count", INT64);
     let store = client.create_store(&spec).await.unwrap().definition().store;
     let none = client.dead_letters("users", PartitionId(0), &[], 0).await.unwrap();
     assert_eq!(none, forebay::status::DeadLetterPage::default());

@@ -27,7 +27,8 @@ fn start(data_dir: &Path, listen: &str) -> Daemon {
 }
 
 fn spec() -> StoreSpec {
-    StoreSpec::documents("blobs", KeyType::Int64, 1)
+    StoreSpec::documents("blobs", KeyType::Int64)
+        .partitions(1)
         .field("count", FieldType::INT64)
         .field("blob", FieldType::BYTES)
 }
@@ -68,8 +69,8 @@ impl AcknowledgedWrites {
 
     async fn assert_held_by(&self, reader: &Reader) {
         reader.await_token(self.token.as_ref().unwrap(), LONG).await.unwrap();
-        let definition = reader.schema();
-        let field = |name| definition.definition.field(name).unwrap().id;
+        let definition = reader.definition();
+        let field = |name| definition.field(name).unwrap().id;
         for key in 0..self.blobs {
             let document =
                 reader.get_document(key).unwrap().unwrap_or_else(|| panic!("{key} is lost"));

@@ -30,7 +30,9 @@ async fn open_log(data: &Path) -> Arc<EmbeddedLog> {
 }
 
 fn spec(partitions: u32) -> StoreSpec {
-    StoreSpec::documents("users", KeyType::Int64, partitions).field("count", FieldType::INT64)
+    StoreSpec::documents("users", KeyType::Int64)
+        .partitions(partitions)
+        .field("count", FieldType::INT64)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -34,7 +34,7 @@ const VALUE_BYTES: usize = 8 << 10;
 
 fn spec() -> StoreSpec {
     let bytes = FieldType::BYTES;
-    let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
+    let mut spec = StoreSpec::documents("blobs", KeyType::Int64).partitions(1).field("blob", bytes);
     spec.options = StoreOptions { log_retention_us: Some(0), ..StoreOptions::default() };
     spec
 }
@@ -45,7 +45,7 @@ fn value(key: i64) -> Value {
 }
 
 fn value_of(reader: &Reader, key: i64) -> forebay::Result<Option<Value>> {
-    let field = reader.schema().definition.field("blob").unwrap().id;
+    let field = reader.definition().field("blob").unwrap().id;
     let document = reader.get_document(KeyValue::Int64(key))?;
     Ok(document.and_then(|document| document.value(field).cloned()))
 }

@@ -63,7 +63,8 @@ impl World {
     }
 
     async fn create(&self, key_type: KeyType, partitions: u32) -> Store {
-        let spec = StoreSpec::documents("users", key_type, partitions)
+        let spec = StoreSpec::documents("users", key_type)
+            .partitions(partitions)
             .field("count", INT64)
             .field("name", FieldType::STRING);
         self.served.client().await.create_store(&spec).await.unwrap()
@@ -320,7 +321,7 @@ async fn large_scan_is_paged_and_skips_expired_documents() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn key_value_store_is_ordered_over_arbitrary_bytes() {
     let world = World::start().await;
-    let spec = StoreSpec::key_value("users", KeyType::Bytes, 1);
+    let spec = StoreSpec::key_value("users", KeyType::Bytes).partitions(1);
     let store = world.served.client().await.create_store(&spec).await.unwrap();
     let keys: [&[u8]; 6] = [b"", b"\0", b"\0\0", b"\x01", b"\xff", b"\xff\xff"];
     for key in keys.iter().rev() {

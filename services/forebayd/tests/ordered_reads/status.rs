@@ -49,7 +49,7 @@ async fn node_is_ready_while_its_shards_answer() {
     // A file blocks the folder of the shards.
     let folder = data.path().join("shards");
     std::fs::write(&folder, b"in the way").unwrap();
-    let spec = StoreSpec::documents("users", KeyType::Int64, 2).field("count", INT64);
+    let spec = StoreSpec::documents("users", KeyType::Int64).partitions(2).field("count", INT64);
     let store = served.client().await.create_store(&spec).await.unwrap();
     let url = format!("http://{}", served.address);
     let mut replicator = ReplicatorClient::connect(url).await.unwrap();

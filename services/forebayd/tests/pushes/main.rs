@@ -47,7 +47,8 @@ const PARTITIONS: u32 = 3;
 /// Returns the definition of a store with a field of each kind.
 fn spec() -> StoreSpec {
     let scalar = FieldType::Scalar;
-    let mut spec = StoreSpec::documents("users", KeyType::String, PARTITIONS)
+    let mut spec = StoreSpec::documents("users", KeyType::String)
+        .partitions(PARTITIONS)
         .field("member", scalar(ScalarType::Bool))
         .field("age", scalar(ScalarType::Int32))
         .field("seen", scalar(ScalarType::Timestamp))
@@ -153,7 +154,7 @@ async fn reader(address: &str, name: &str) -> Reader {
 /// Returns a document by the names of its fields.
 fn held(reader: &Reader, key: &str) -> Option<BTreeMap<String, Value>> {
     let document = reader.get_document(KeyValue::String(key)).unwrap()?;
-    let fields = reader.schema().definition.fields.clone();
+    let fields = reader.definition().fields.clone();
     let value = |field: &forebay_core::schema::Field| {
         Some((field.name.clone(), document.value(field.id)?.clone()))
     };

@@ -36,7 +36,7 @@ fn divide(files: &std::path::Path, partitions: u32) -> Push {
     Push { partitions: Some(partitions), ..replace(files) }
 }
 
-fn definition(parts: &PushParts) -> Definition {
+fn definition(parts: &PushParts) -> Arc<Definition> {
     parts.service.context.catalog.catalog().store_by_name("users").unwrap().definition.clone()
 }
 
@@ -95,7 +95,7 @@ async fn documents_are_repartitioned_both_ways_during_writes_and_reads() {
         }
         assert_writes(&fresh, &store, &has).await;
         // The store is the same, with other logs: nothing is reported about the old ones.
-        assert_eq!(fresh.schema().definition.store, store.definition().store);
+        assert_eq!(fresh.definition().store, store.definition().store);
         assert_eq!(store.refresh().await.unwrap().write_logs().partitions, PartitionCount(count));
         let lost = old.await_token(&old_token, LONG).await.unwrap_err();
         assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");

@@ -194,7 +194,7 @@ async fn push_replaces_the_documents_during_writes_and_reads() {
     assert_eq!(pushed.changed_outcomes, []);
     // All readers see the same store.
     for reader in [&old, &fresh] {
-        assert_eq!(reader.schema().definition.store, store.definition().store);
+        assert_eq!(reader.definition().store, store.definition().store);
     }
     assert_rollback(&parts, &store, &old, written).await;
 }

@@ -43,7 +43,8 @@ const PUSHED: std::ops::Range<i64> = 20_000..20_500;
 
 pub fn spec() -> StoreSpec {
     let number = FieldType::INT64;
-    StoreSpec::documents("users", KeyType::Int64, PARTITIONS)
+    StoreSpec::documents("users", KeyType::Int64)
+        .partitions(PARTITIONS)
         .field("count", number)
         .field("last", number)
         .field("seen", FieldType::List(ScalarType::Int64))
@@ -369,8 +370,8 @@ pub async fn seen(reader: &Reader) -> WriteLists {
     let mut lists = WriteLists::new();
     for key in keys() {
         let document = reader.get_document_with(&ReadOptions::latest(LONG), key).await.unwrap();
-        let definition = reader.schema();
-        lists.extend(document.map(|document| (key, told(&definition.definition, &document))));
+        let definition = reader.definition();
+        lists.extend(document.map(|document| (key, told(&definition, &document))));
     }
     lists
 }
@@ -393,7 +394,7 @@ pub fn is_pushed(reader: &Reader) -> bool {
 
 /// Asserts that a reader has all documents of the live version, and none of another one.
 pub fn assert_is_whole(reader: &Reader, is_pushed: bool) {
-    let count = reader.schema().definition.field("count").unwrap().id;
+    let count = reader.definition().field("count").unwrap().id;
     let (there, gone) = if is_pushed { (PUSHED, BEFORE) } else { (BEFORE, PUSHED) };
     for key in there {
         let document = reader.get_document(key).unwrap();

@@ -50,7 +50,7 @@ pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 /// Creates a store of one partition, whose log is trimmed directly up to its newest snapshot.
 pub async fn made(client: &Client) -> (Store, PartitionRef) {
     let bytes = FieldType::BYTES;
-    let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
+    let mut spec = StoreSpec::documents("blobs", KeyType::Int64).partitions(1).field("blob", bytes);
     spec.options.log_retention_us = Some(0);
     let store = client.create_store(&spec).await.unwrap();
     let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
@@ -74,7 +74,7 @@ async fn held(snapshots: &PartitionSnapshots) -> u64 {
 }
 
 pub fn assert_holds(reader: &Reader, keys: Range<i64>) {
-    let field = reader.schema().definition.field("blob").unwrap().id;
+    let field = reader.definition().field("blob").unwrap().id;
     for key in keys {
         let document = reader.get_document(KeyValue::Int64(key)).unwrap().unwrap();
         assert_eq!(document.value(field), Some(&Value::Bytes(value(key))), "{key}");

@@ -22,7 +22,8 @@ pub type ExpectedDocuments = BTreeMap<i64, i64>;
 /// Returns the definition of a store whose logs are trimmed directly up to their newest snapshots.
 pub fn spec() -> StoreSpec {
     let number = FieldType::INT64;
-    let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", number);
+    let mut spec =
+        StoreSpec::documents("users", KeyType::Int64).partitions(PARTITIONS).field("age", number);
     spec.options = StoreOptions { log_retention_us: Some(0), ..StoreOptions::default() };
     spec
 }
@@ -71,7 +72,7 @@ pub async fn reader_of(name: &str, address: &str, snapshots: &SnapshotStore) -> 
 }
 
 pub fn assert_holds(reader: &Reader, expected: &ExpectedDocuments, keys: Range<i64>) {
-    let field = reader.schema().definition.field("age").unwrap().id;
+    let field = reader.definition().field("age").unwrap().id;
     for key in keys {
         let document = reader.get_document(KeyValue::Int64(key)).unwrap();
         let found = document.and_then(|document| document.value(field).cloned());

@@ -45,7 +45,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 fn spec() -> StoreSpec {
     let scalar = FieldType::Scalar;
-    StoreSpec::documents("users", KeyType::String, PARTITIONS)
+    StoreSpec::documents("users", KeyType::String)
+        .partitions(PARTITIONS)
         .field("count", scalar(ScalarType::Int64))
         .field("name", scalar(ScalarType::String))
 }
@@ -99,7 +100,7 @@ impl World {
         let store = catalog.catalog().store_by_name("users").unwrap().definition.store;
         let versions = catalog.catalog();
         let versions = versions.store(store).unwrap().versions();
-        let definitions = versions.map(|schema| schema.definition.clone()).collect();
+        let definitions = versions.map(|schema| (*schema.definition).clone()).collect();
         let log = VerifyLog::new(Arc::clone(&self.log), Arc::new(catalog), store).unwrap();
         ComparedStore { log, definitions }
     }

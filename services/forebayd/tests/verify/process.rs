@@ -57,7 +57,7 @@ async fn verify_command_compares_readers_with_shards() {
     assert!(said.contains("Corrupt"), "{said}");
 
     for (arguments, wanted) in [
-        (vec!["/no/such/folder"], "no folder, no URL, and no HOST:PORT"),
+        (vec!["/no/such/folder"], "is not a folder, a URL or HOST:PORT"),
         (vec!["--partitions", "2", folder], "partitions 0 to 1"),
         (vec!["--version", "7", folder], "no such version"),
     ] {

@@ -124,8 +124,8 @@ async fn assert_all_as_expected(clients: &ViewClients, all: &[Order]) {
 async fn assert_all_materialized(address: &str, all: &[Order]) {
     let reader = Reader::open(address, ReaderOptions::new("users")).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
-    let schema = reader.schema();
-    let id = |name: &str| schema.definition.field(name).unwrap().id;
+    let definition = reader.definition();
+    let id = |name: &str| definition.field(name).unwrap().id;
     for user in (0..USERS).map(|user| format!("user-{user}")) {
         let of_user = all.iter().filter(|order| order.user == user);
         let count = Some(Value::Int64(of_user.clone().count() as i64));

@@ -34,7 +34,8 @@ async fn looked_up_columns_are_stored_with_the_event() {
     let world = World::new();
     let daemon = world.start("127.0.0.1:0");
     let client = client(&daemon.address).await;
-    let spec = StoreSpec::documents("cities", KeyType::String, 2)
+    let spec = StoreSpec::documents("cities", KeyType::String)
+        .partitions(2)
         .field("country", scalar(ScalarType::String));
     let cities = client.create_store(&spec).await.unwrap();
     cities.upsert("Rome").set("country", "Italy").send().await.unwrap();

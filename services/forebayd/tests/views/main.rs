@@ -56,7 +56,8 @@ fn scalar(scalar: ScalarType) -> FieldType {
 
 /// Creates a stream of orders by user, with a time, a city, a price and a weight.
 async fn orders(client: &Client) -> Store {
-    let mut spec = StoreSpec::stream("orders", KeyType::String, 4)
+    let mut spec = StoreSpec::stream("orders", KeyType::String)
+        .partitions(4)
         .field("at", scalar(ScalarType::Timestamp))
         .field("city", scalar(ScalarType::String))
         .field("price", scalar(ScalarType::Int64))

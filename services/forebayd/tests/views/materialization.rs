@@ -44,7 +44,7 @@ async fn reader(address: &str) -> Reader {
 
 /// Returns a field of a user's document, as the reader holds it.
 fn field(reader: &Reader, user: &str, name: &str) -> Option<Value> {
-    let id = reader.schema().definition.field(name).unwrap().id;
+    let id = reader.definition().field(name).unwrap().id;
     reader.get_document(user).unwrap()?.value(id).cloned()
 }
 
@@ -154,5 +154,5 @@ async fn altered_view_has_its_new_values_in_all_documents() {
         eventually("the new value comes", || field(&reader, user, "least_ever") == three).await;
         assert_eq!(field(&reader, user, "spent_ever"), Some(Value::Int64(7)));
     }
-    assert!(reader.schema().definition.field("orders_ever").is_none(), "nobody materializes it");
+    assert!(reader.definition().field("orders_ever").is_none(), "nobody materializes it");
 }

@@ -28,7 +28,7 @@ const PARTITIONS: u32 = 2;
 const LONG: Duration = Duration::from_secs(600);
 
 fn definition() -> Definition {
-    StoreSpec::documents("users", KeyType::String, PARTITIONS).define(STORE).unwrap()
+    StoreSpec::documents("users", KeyType::String).partitions(PARTITIONS).define(STORE).unwrap()
 }
 
 fn parts(log: Arc<dyn ChangeLog>, seed: u64) -> ReplicatorParts {

@@ -20,7 +20,7 @@ use half::f16;
 use super::*;
 
 fn store(key_type: KeyType, field_type: FieldType) -> Definition {
-    let spec = StoreSpec::documents("things", key_type, 4).field("it", field_type);
+    let spec = StoreSpec::documents("things", key_type).partitions(4).field("it", field_type);
     spec.define(StoreId(1)).unwrap()
 }
 
@@ -189,7 +189,7 @@ fn key_column_is_found_by_name_and_required_in_every_row() {
 
 #[test]
 fn declared_partition_key_is_a_required_column() {
-    let mut spec = StoreSpec::documents("carts", KeyType::String, 4);
+    let mut spec = StoreSpec::documents("carts", KeyType::String).partitions(4);
     spec.fields.push(FieldSpec::new("tenant", FieldType::INT64));
     spec.fields.push(FieldSpec::new("it", FieldType::INT32));
     spec.partition_key = Some("tenant".to_owned());

@@ -96,7 +96,7 @@ mod tests {
 
     fn definition() -> Definition {
         let int = FieldType::INT32;
-        let spec = StoreSpec::documents("users", KeyType::String, 1).field("age", int);
+        let spec = StoreSpec::documents("users", KeyType::String).partitions(1).field("age", int);
         spec.define(StoreId(1)).unwrap()
     }
 

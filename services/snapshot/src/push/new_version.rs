@@ -62,9 +62,8 @@ impl NewVersion<'_> {
         let mut definitions = vec![self.definition_of_rows(), self.own(&self.definition)];
         definitions.dedup();
         let catalog = self.parts.context.catalog.catalog();
-        let history = catalog.store(self.definition.store);
-        let all = history.into_iter().flat_map(|history| history.versions());
-        let later = all.map(|at| &at.definition).filter(|definition| {
+        let all = catalog.definitions(self.definition.store);
+        let later = all.map(|at| &*at.definition).filter(|definition| {
             (self.definition.version < definition.version)
                 && (definition.version <= state.schema_version)
         });
@@ -83,9 +82,8 @@ impl NewVersion<'_> {
             ..it.clone()
         };
         let catalog = self.parts.context.catalog.catalog();
-        let history = catalog.store(self.definition.store);
-        let all = history.into_iter().flat_map(|history| history.versions());
-        let alike = all.map(|at| &at.definition).find(|it| alike(it) == self.definition);
+        let all = catalog.definitions(self.definition.store);
+        let alike = all.map(|at| &*at.definition).find(|it| alike(it) == self.definition);
         self.own(alike.unwrap_or(&self.definition))
     }
 

@@ -117,7 +117,7 @@ impl PushParts {
     /// Returns the store's current definition, and the definition of the pushed documents.
     fn definition(&self, push: &Push) -> Result<(Definition, Definition)> {
         let catalog = self.service.context.catalog.catalog();
-        let like = catalog.document_store_by_name(&push.store)?.definition.clone();
+        let like = Definition::clone(&catalog.document_store_by_name(&push.store)?.definition);
         let partitions = match push.partitions {
             Some(count) => PartitionCount::new(count)?,
             None => like.write_logs().partitions,

@@ -13,7 +13,7 @@ use std::path::Path;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldOp};
 use forebay_core::id::{ClientId, LogId, PartitionCount, PartitionId, SchemaVersion};
 use forebay_core::limits::{ENTRY_CHANGES_MAX, PUSH_BLOCK_BYTES, PUSH_BLOCKS_BYTES};
-use forebay_core::{Error, ErrorCode, Result};
+use forebay_core::{Error, Result};
 use forebay_wire::entry::{decode_entry, encode_entry};
 
 use super::columns::ReadRow;
@@ -154,16 +154,15 @@ fn broken() -> Error {
 }
 
 pub(crate) fn refused(error: &io::Error) -> Error {
-    let message = format!("the rows of a push could not be stored: {error}; look at the disk");
     match error.kind() {
-        io::ErrorKind::StorageFull => Error::new(ErrorCode::LimitExceeded, message),
         io::ErrorKind::UnexpectedEof => broken(),
-        _ => Error::unavailable(message),
+        _ => Error::of_disk("the rows of a push could not be stored", error),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use forebay_core::ErrorCode;
     use forebay_core::change::{Condition, Verb};
     use forebay_core::id::Sequence;
     use forebay_core::key::Key;

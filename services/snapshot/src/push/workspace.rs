@@ -162,7 +162,7 @@ fn found<T>(read: io::Result<T>) -> Result<Option<T>> {
 }
 
 fn unreadable(error: &io::Error) -> Error {
-    Error::unavailable(format!("a push could not read its progress: {error}; look at the disk"))
+    Error::of_disk("a push could not read its progress", error)
 }
 
 /// Removes the folders of pushes that were abandoned long before this time, by the disk's clock.

@@ -19,7 +19,7 @@ use crate::context::{SnapshotOptions, SnapshotParts};
 use crate::definitions::append;
 
 pub(super) fn users() -> Definition {
-    StoreSpec::documents("users", KeyType::Int64, 2).define(StoreId(1)).unwrap()
+    StoreSpec::documents("users", KeyType::Int64).partitions(2).define(StoreId(1)).unwrap()
 }
 
 pub(super) fn parts(folder: &tempfile::TempDir) -> SnapshotParts {

@@ -46,8 +46,8 @@ impl Writer {
             self.make_materialization_store(&catalog, &store).await?;
         }
         let view = match effect {
-            ApplyEffect::Created => self.define_first(&view).await?.definition.clone(),
-            ApplyEffect::Altered => self.define_next(&view).await?.definition.clone(),
+            ApplyEffect::Created => Definition::clone(&self.define_first(&view).await?.definition),
+            ApplyEffect::Altered => Definition::clone(&self.define_next(&view).await?.definition),
             ApplyEffect::Unchanged => view,
         };
         self.check_materialization(&view)?;
@@ -60,11 +60,11 @@ impl Writer {
         let spec = &declaration.spec;
         let locate = |error| declaration.locate(error);
         let by_name =
-            |name: &str| catalog.store_by_name(name).map(|schema| schema.definition.clone());
+            |name: &str| catalog.store_by_name(name).map(|schema| (*schema.definition).clone());
         let source = by_name(&spec.source);
         let source =
             source.map_err(|error| locate(ViewSpecError { path: ViewSpecPath::Source, error }))?;
-        let current = catalog.store_by_name(&spec.name).ok().map(|schema| &schema.definition);
+        let current = catalog.store_by_name(&spec.name).ok().map(|schema| &*schema.definition);
         let new_id = self.context.entropy.store_id()?;
         let store = spec.materialization.as_ref().map(|materialization| {
             let silent = ViewSpec { materialization: None, ..spec.clone() };

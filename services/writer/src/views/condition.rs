@@ -17,8 +17,10 @@ use sqlparser::tokenizer::{Token, Tokenizer};
 /// `InvalidArgument` naming the text that is not part of a condition; `LimitExceeded` if the
 /// condition is too long.
 pub(super) fn parse(text: &str) -> Result<Predicate<String>> {
-    let no_condition =
-        |said: &str| Error::invalid_argument(format!("the condition is invalid: {said}"));
+    let no_condition = |said: &str| {
+        let advice = "write a condition of SQL over columns";
+        Error::invalid_argument(format!("the condition is invalid: {said}; {advice}"))
+    };
     let dialect = GenericDialect {};
     let tokens = Tokenizer::new(&dialect, text).tokenize();
     let tokens = tokens.map_err(|error| no_condition(&error.message))?;
@@ -190,7 +192,7 @@ fn number(digits: &str, whole: &Expr) -> Result<Value> {
 
 fn no_part(expression: &Expr) -> Error {
     Error::invalid_argument(format!(
-        "`{expression}` is not allowed in a condition: compare columns with =, <>, <, <=, >, >=, \
+        "`{expression}` is not allowed in a condition; compare columns with =, <>, <, <=, >, >=, \
          between, in and is null, join by and, or and not, and quote a column that has the name of \
          a SQL word: \"user\""
     ))

@@ -309,7 +309,8 @@ fn windows(
 
 impl WindowYaml {
     fn window(self) -> std::result::Result<Window, String> {
-        const FORMS: &str = "a window is `unbounded`, {tumbling: 1d}, or {sliding: 1h, slide: 1m}";
+        const FORMS: &str = "the window has another form; write `unbounded`, {tumbling: 1d}, or \
+            {sliding: 1h, slide: 1m}";
         match self.0 {
             Ok(word) if word == "unbounded" => Ok(Window::Unbounded),
             Err(SpanYaml { tumbling: Some(length), sliding: None, slide: None }) => {
@@ -330,7 +331,9 @@ fn micros_or(text: Option<Spanned<String>>, without: i64) -> Result<i64, Located
 }
 
 fn micros(text: &str) -> std::result::Result<i64, String> {
-    let wrong = |error| format!("`{text}` is not a duration such as 90s, 5m, 1h or 30d: {error}");
+    let wrong = |error| {
+        format!("`{text}` is not a duration: {error}; write one such as 90s, 5m, 1h or 30d")
+    };
     let duration = humantime::parse_duration(text).map_err(wrong)?;
     i64::try_from(duration.as_micros())
         .map_err(|_| format!("`{text}` is too long; shorten the duration"))

@@ -48,7 +48,7 @@ pub(super) fn feature(
     let location = yaml.referenced;
     let kind = match yaml.value.0 {
         Ok(word) => Err(format!(
-            "`{word}` is no feature; write {{AGGREGATE: COLUMN}}, such as {{sum: price}} or \
+            "`{word}` is not a feature; write {{AGGREGATE: COLUMN}}, such as {{sum: price}} or \
              {{count: \"*\"}}"
         )),
         Err(aggregate) => aggregate.kind(),
@@ -85,7 +85,7 @@ impl AggregateYaml {
         if let Some((given, _)) =
             given.into_iter().find(|(given, is_given)| *is_given && !taken.contains(given))
         {
-            return Err(format!("{name} takes no `{given}`; remove it"));
+            return Err(format!("{name} has no parameter `{given}`; remove it"));
         }
         if column != EVERY_EVENT {
             return Ok((kind, Some(column)));

@@ -45,7 +45,7 @@ impl Writer {
     ) -> Result<()> {
         match catalog.store_by_name(&store.name) {
             Err(_) => self.define_first(store).await.map(drop),
-            Ok(now) if now.definition != *store => self.define_next(store).await.map(drop),
+            Ok(now) if *now.definition != *store => self.define_next(store).await.map(drop),
             Ok(_) => Ok(()),
         }
     }

@@ -90,8 +90,10 @@ async fn views_are_exact_while_their_partitions_change_owners() {
     let replicator = Service::replicator(PREFIX, "127.0.0.1:0");
     let writer = Service::writer(PREFIX, "127.0.0.1:0", &replicator);
     let number = FieldType::INT64;
-    let spec =
-        StoreSpec::stream("orders", KeyType::Int64, 3).field("user", number).field("price", number);
+    let spec = StoreSpec::stream("orders", KeyType::Int64)
+        .partitions(3)
+        .field("user", number)
+        .field("price", number);
     let store = client(&writer.address).await.create_store(&spec).await.unwrap();
     let request =
         v1::ApplyViewRequest { declaration: VIEW.to_owned(), dry_run: false, first_line: 1 };
@@ -188,7 +190,7 @@ async fn resumed_process_knows_alterations_made_during_its_pause() {
     let replicator = Service::replicator(prefix, "127.0.0.1:0");
     let writer = Service::writer(prefix, "127.0.0.1:0", &replicator);
     let client = client(&writer.address).await;
-    let spec = StoreSpec::stream("orders", KeyType::Int64, 2);
+    let spec = StoreSpec::stream("orders", KeyType::Int64).partitions(2);
     let store = client.create_store(&spec).await.unwrap();
     let data = tempfile::tempdir().unwrap();
     let process = Service::features(prefix, data.path());

@@ -19,7 +19,9 @@ const PARTITIONS: u32 = 6;
 const KEYS: i64 = 60;
 
 fn spec() -> StoreSpec {
-    StoreSpec::documents("counts", KeyType::Int64, PARTITIONS).field("count", FieldType::INT64)
+    StoreSpec::documents("counts", KeyType::Int64)
+        .partitions(PARTITIONS)
+        .field("count", FieldType::INT64)
 }
 
 /// Returns the keys that a replicator finds; with `alone`, only the keys in its own shards.

@@ -35,7 +35,7 @@ async fn race(store: &Store, key: i64, who: i64) -> bool {
 }
 
 fn count_of(reader: &Reader, key: i64) -> Option<i64> {
-    let field = reader.schema().definition.field("count").unwrap().id;
+    let field = reader.definition().field("count").unwrap().id;
     match reader.get_document(key).unwrap()?.value(field) {
         Some(Value::Int64(count)) => Some(*count),
         other => panic!("key {key} holds {other:?}"),

@@ -40,7 +40,8 @@ const WRITTEN: std::ops::Range<i64> = 100..140;
 const PUSH_ATTEMPTS: usize = 10;
 
 fn spec() -> StoreSpec {
-    StoreSpec::documents("counts", KeyType::Int64, PARTITIONS)
+    StoreSpec::documents("counts", KeyType::Int64)
+        .partitions(PARTITIONS)
         .field("count", FieldType::INT64)
         .field("blob", FieldType::BYTES)
 }
@@ -252,7 +253,7 @@ async fn rebalances_during_every_operation_cost_only_retries() {
 
 /// Asserts that a reader has the pushed counts, and the acknowledged ones for the keys beyond.
 fn assert_counts(reader: &Reader, acknowledged: &BTreeMap<i64, i64>) {
-    let field = reader.schema().definition.field("count").unwrap().id;
+    let field = reader.definition().field("count").unwrap().id;
     for key in 0..DOCUMENTS {
         let document = reader.get_document(KeyValue::Int64(key)).unwrap();
         let found = document.and_then(|document| document.value(field).cloned());

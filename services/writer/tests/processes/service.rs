@@ -136,5 +136,5 @@ pub async fn client(address: &str) -> Client {
 }
 
 pub fn spec() -> StoreSpec {
-    StoreSpec::documents("counts", KeyType::Int64, 2).field("count", FieldType::INT64)
+    StoreSpec::documents("counts", KeyType::Int64).partitions(2).field("count", FieldType::INT64)
 }

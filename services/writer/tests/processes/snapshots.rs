@@ -28,7 +28,9 @@ pub const KEYS: i64 = 600;
 
 pub fn spec() -> StoreSpec {
     let number = FieldType::INT64;
-    let spec = StoreSpec::documents("counts", KeyType::Int64, PARTITIONS).field("count", number);
+    let spec = StoreSpec::documents("counts", KeyType::Int64)
+        .partitions(PARTITIONS)
+        .field("count", number);
     let options = StoreOptions { log_retention_us: Some(0), ..StoreOptions::default() };
     StoreSpec { options, ..spec }
 }
@@ -158,7 +160,7 @@ async fn store_is_restored_to_a_write_between_two_backups() {
     let options = ReaderOptions::new("again").snapshots(snapshots);
     let reader = Reader::open(&replicator.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
-    let field = reader.schema().definition.field("count").unwrap().id;
+    let field = reader.definition().field("count").unwrap().id;
     for key in 0..KEYS {
         let document = reader.get_document(KeyValue::Int64(key)).unwrap().unwrap();
         assert_eq!(document.value(field), Some(&Value::Int64(1_000 + key)));

@@ -12,16 +12,6 @@ use std::fs;
 
 use crate::workspace::Workspace;
 
-/// Prints every finding.
-///
-/// # Errors
-/// Returns an error if there is a finding, or git cannot list the files.
-pub fn run(workspace: &Workspace) -> Result<(), String> {
-    let problems = problems(workspace)?;
-    problems.iter().for_each(|problem| println!("tidy: {problem}"));
-    if problems.is_empty() { Ok(()) } else { Err(format!("tidy: {} problems", problems.len())) }
-}
-
 /// Returns every finding.
 ///
 /// # Errors

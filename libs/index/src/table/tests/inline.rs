@@ -11,9 +11,9 @@ impl Table {
     /// Returns how many records are in the group that names them, and how many there are.
     fn inline_records(&self) -> (usize, usize) {
         let (mut inline, mut all) = (0, 0);
-        for kept in self.groups.iter() {
-            let at = GroupRef::of(&kept.chunk);
-            for word in self.group_of(kept).unwrap().words() {
+        for state in self.groups.iter() {
+            let at = GroupRef::of(&state.chunk);
+            for word in self.group_of(state).unwrap().words() {
                 inline += usize::from(at.holds(slot::address(word)));
                 all += 1;
             }
@@ -32,9 +32,9 @@ fn row(key: u64, turn: u64) -> Vec<u8> {
 }
 
 /// Returns a table with these rows, written in entries of 500.
-fn filled(seen: &TableWorld, rows: &[(u64, Vec<u8>)]) -> Table {
-    let mut table = seen.table();
-    rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+fn filled(world: &TableWorld, rows: &[(u64, Vec<u8>)]) -> Table {
+    let mut table = world.table();
+    rows.chunks(500).for_each(|rows| write(&mut table, rows, world.publishing()));
     table
 }
 
@@ -50,34 +50,34 @@ fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: PublishTarget<'
 
 #[test]
 fn small_records_stay_inline_in_their_buckets() {
-    let (seen, mut number) = (TableWorld::new(), numbers(3));
+    let (world, mut number) = (TableWorld::new(), numbers(3));
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
-    let mut table = filled(&seen, &rows);
+    let mut table = filled(&world, &rows);
     table.assert_mostly_inline();
     let mut turns = vec![0; KEYS as usize];
     for turn in 1..=600 {
         let keys: std::collections::BTreeSet<_> = (0..500).map(|_| number(KEYS)).collect();
         let rows: Vec<_> = keys.into_iter().map(|key| (key, row(key, turn))).collect();
         rows.iter().for_each(|(key, _)| turns[*key as usize] = turn);
-        write(&mut table, &rows, seen.publishing());
+        write(&mut table, &rows, world.publishing());
     }
     for (key, turn) in (0..).zip(&turns) {
-        assert_eq!(seen.find(&u64::to_le_bytes(key)), Some(row(key, *turn)));
+        assert_eq!(world.find(&u64::to_le_bytes(key)), Some(row(key, *turn)));
     }
     let (inline, all) = table.inline_records();
     assert!(inline * 2 >= all, "{inline} of {all} after ten updates of each");
-    let all_at_rest = seen.used_at_rest();
+    let all_at_rest = world.used_at_rest();
     assert!(all_at_rest < 2 * table.group_bytes, "{all_at_rest} and {}", table.group_bytes);
-    table.retire(&seen.reclaim);
-    assert_eq!(seen.used_at_rest(), 0);
+    table.retire(&world.reclaim);
+    assert_eq!(world.used_at_rest(), 0);
 }
 
 #[test]
 fn pending_writes_follow_the_records_of_rewritten_groups() {
-    let seen = TableWorld::new();
-    let mut table = seen.table();
+    let world = TableWorld::new();
+    let mut table = world.table();
     let known: Vec<_> = (0..4_000).map(|key| (key, row(key, 1))).collect();
-    write(&mut table, &known, seen.publishing());
+    write(&mut table, &known, world.publishing());
     // In one entry old documents change and are removed while new ones split each group several
     // times.
     for gives_up in [true, false] {
@@ -88,27 +88,27 @@ fn pending_writes_follow_the_records_of_rewritten_groups() {
             if key % 7 == 3 {
                 table.prepare_removal(hash, &key_bytes).unwrap();
             } else {
-                table.prepare(hash, &key_bytes, &row(key, 2), None, seen.publishing()).unwrap();
+                table.prepare(hash, &key_bytes, &row(key, 2), None, world.publishing()).unwrap();
             }
         }
         assert!(table.groups.len() > 3 * before || !gives_up);
         if gives_up {
             table.give_up();
             for (key, row) in &known {
-                assert_eq!(seen.find(&key.to_le_bytes()).as_ref(), Some(row));
+                assert_eq!(world.find(&key.to_le_bytes()).as_ref(), Some(row));
             }
-            assert_eq!(seen.find(&9_000_u64.to_le_bytes()), None);
+            assert_eq!(world.find(&9_000_u64.to_le_bytes()), None);
         }
     }
     table.publish().unwrap();
     for key in 0..KEYS {
         let expected = (key % 7 != 3).then(|| row(key, 2));
-        assert_eq!(seen.find(&key.to_le_bytes()), expected, "key {key}");
+        assert_eq!(world.find(&key.to_le_bytes()), expected, "key {key}");
     }
-    let live: u32 = table.groups.iter().map(|kept| kept.live).sum();
+    let live: u32 = table.groups.iter().map(|state| state.live).sum();
     assert_eq!(live as usize, table.inline_records().1);
-    table.retire(&seen.reclaim);
-    assert_eq!(seen.used_at_rest(), 0);
+    table.retire(&world.reclaim);
+    assert_eq!(world.used_at_rest(), 0);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn inline_ranges_never_overlap_or_leave_their_bucket() {
     let at = GroupRef::of(&chunk);
     // SAFETY: as above.
     let group = unsafe { Group::at(&memory, at) };
-    let mut taken: Vec<(u64, u64)> = Vec::new();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
     for hash in (0..20_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
         let bytes = 4 + hash % 40;
         let Some(start) = group.take_room(hash, bytes) else { continue };
@@ -128,69 +128,69 @@ fn inline_ranges_never_overlap_or_leave_their_bucket() {
         let room = group_layout::ROOM;
         let bucket = at.bucket(hash, 0);
         assert!(start >= bucket + room.start && start + bytes <= bucket + room.end);
-        taken.push((start, start + bytes));
+        ranges.push((start, start + bytes));
     }
-    taken.sort_unstable();
-    assert!(taken.len() > 512, "{} rooms", taken.len());
-    assert!(taken.windows(2).all(|two| two[0].1 <= two[1].0));
+    ranges.sort_unstable();
+    assert!(ranges.len() > 512, "{} rooms", ranges.len());
+    assert!(ranges.windows(2).all(|two| two[0].1 <= two[1].0));
     memory.release([chunk]);
 }
 
 #[test]
 fn groups_take_the_layout_that_suits_their_records() {
-    let seen = TableWorld::new();
+    let world = TableWorld::new();
     let small: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
-    let mut table = filled(&seen, &small);
+    let mut table = filled(&world, &small);
     table.assert_mostly_inline();
     // The records grow, so the halves of later splits are plain.
     let large = |key: u64| vec![key as u8; 100];
     let grown: Vec<_> = (0..3 * KEYS).map(|key| (key, large(key))).collect();
-    grown.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
-    assert!(table.groups.iter().all(|kept| !GroupRef::of(&kept.chunk).is_inline()));
+    grown.chunks(500).for_each(|rows| write(&mut table, rows, world.publishing()));
+    assert!(table.groups.iter().all(|state| !GroupRef::of(&state.chunk).is_inline()));
     for key in 0..3 * KEYS {
-        assert_eq!(seen.find(&key.to_le_bytes()), Some(large(key)));
+        assert_eq!(world.find(&key.to_le_bytes()), Some(large(key)));
     }
     // If no group may be inline, no record is inline.
-    let mut table = seen.table();
+    let mut table = world.table();
     table.allow_inline(false);
-    small.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    small.chunks(500).for_each(|rows| write(&mut table, rows, world.publishing()));
     assert_eq!(table.inline_records(), (0, KEYS as usize));
 }
 
 #[test]
 fn split_uses_plain_groups_if_inline_groups_find_no_memory() {
-    let seen = TableWorld::within(8 * 1024 * 1024);
-    let mut table = seen.table();
+    let world = TableWorld::with_memory(8 * 1024 * 1024);
+    let mut table = world.table();
     let full = u64::from(group_layout::filled_max(false));
     let rows: Vec<_> = (0..full).map(|key| (key, row(key, 0))).collect();
-    write(&mut table, &rows, seen.publishing());
+    write(&mut table, &rows, world.publishing());
     // The spare chunks suffice for the directory, both halves and some records.
-    let taken = starve(&seen.memory, 6);
-    write(&mut table, &[(full, row(full, 0))], seen.publishing());
+    let chunks = starve(&world.memory, 6);
+    write(&mut table, &[(full, row(full, 0))], world.publishing());
     assert_eq!(table.groups.len(), 2);
     assert_eq!(table.inline_records(), (0, full as usize + 1));
     for key in 0..=full {
-        assert_eq!(seen.find(&key.to_le_bytes()), Some(row(key, 0)));
+        assert_eq!(world.find(&key.to_le_bytes()), Some(row(key, 0)));
     }
-    seen.memory.release(taken);
+    world.memory.release(chunks);
 }
 
 #[test]
 fn uncounted_group_is_not_rewritten_for_one_record() {
-    let seen = TableWorld::new();
+    let world = TableWorld::new();
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
-    let mut table = filled(&seen, &rows);
+    let mut table = filled(&world, &rows);
     // This is the state after an image or a takeover: no room in the buckets.
     for place in 0..table.groups.len() {
-        let kept = &mut table.groups[place];
-        (kept.filled, kept.live, kept.is_counted) = (0, 0, false);
+        let state = &mut table.groups[place];
+        (state.filled, state.live, state.is_counted) = (0, 0, false);
     }
-    let chunks = |table: &Table| table.groups.iter().map(|kept| kept.chunk.address()).collect();
+    let chunks = |table: &Table| table.groups.iter().map(|state| state.chunk.address()).collect();
     let before: Vec<u64> = chunks(&table);
     for turn in 1..4 {
         // The record is rewritten until its bucket's room is used up and the record is elsewhere.
-        write(&mut table, &[(7, row(7, turn))], seen.publishing());
+        write(&mut table, &[(7, row(7, turn))], world.publishing());
     }
     assert_eq!(chunks(&table), before);
-    assert_eq!(seen.find(&7_u64.to_le_bytes()), Some(row(7, 3)));
+    assert_eq!(world.find(&7_u64.to_le_bytes()), Some(row(7, 3)));
 }

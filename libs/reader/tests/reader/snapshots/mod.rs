@@ -64,7 +64,9 @@ impl PartitionFold {
     pub async fn go_on(&mut self, world: &World) {
         let layout = Layout::of(&world.definition);
         let definition = world.definition.clone();
-        let schemas = SchemaSet::new([Arc::new(SchemaAt { definition, layout })]).unwrap();
+        let schemas =
+            SchemaSet::new([Arc::new(SchemaAt { definition: Arc::new(definition), layout })])
+                .unwrap();
         loop {
             let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
             let from = self.state.offset_applied;

@@ -88,7 +88,8 @@ impl World {
     /// Returns the same store over another log.
     pub async fn over(log: Arc<dyn ChangeLog>, partitions: u32) -> Self {
         let number = FieldType::INT64;
-        let definition = StoreSpec::documents("users", KeyType::String, partitions)
+        let definition = StoreSpec::documents("users", KeyType::String)
+            .partitions(partitions)
             .field("age", number)
             .field("score", number)
             .define(STORE)
@@ -220,7 +221,7 @@ impl World {
             replicator: None,
         };
         let layout = Layout::of(&self.definition);
-        let schema = Arc::new(SchemaAt { definition: self.definition.clone(), layout });
+        let schema = Arc::new(SchemaAt { definition: Arc::new(self.definition.clone()), layout });
         let storage = Arc::new(MemoryStorage::new([schema.clone()]).unwrap());
         StoreReplica::start(options, parts, &schema, storage).unwrap()
     }

@@ -69,14 +69,17 @@ materialize:
 pub async fn create(client: &Client, address: &str, ratings: &[Rating]) -> Result<(), Failure> {
     let scalar = FieldType::Scalar;
     let genres = genre_names(ratings);
-    let movies = StoreSpec::documents("movies", KeyType::Int64, PARTITIONS)
+    let movies = StoreSpec::documents("movies", KeyType::Int64)
+        .partitions(PARTITIONS)
         .field("title", scalar(ScalarType::String))
         .field("year", scalar(ScalarType::Int32))
         .field("genres", FieldType::List(ScalarType::String));
-    let probes = StoreSpec::documents("probes", KeyType::Int64, PARTITIONS)
+    let probes = StoreSpec::documents("probes", KeyType::Int64)
+        .partitions(PARTITIONS)
         .field("value", scalar(ScalarType::Int64));
     // The stream has no event time: an event happens when the log appends it.
-    let mut events = StoreSpec::stream("ratings", KeyType::Int64, PARTITIONS)
+    let mut events = StoreSpec::stream("ratings", KeyType::Int64)
+        .partitions(PARTITIONS)
         .field("movie", scalar(ScalarType::Int64))
         .field("rating", scalar(ScalarType::Float64))
         .field("rated_at", scalar(ScalarType::Timestamp))
@@ -85,7 +88,7 @@ pub async fn create(client: &Client, address: &str, ratings: &[Rating]) -> Resul
     for genre in &genres {
         events = events.field(genre, scalar(ScalarType::Bool));
     }
-    let pulses = StoreSpec::stream("pulses", KeyType::Int64, PARTITIONS);
+    let pulses = StoreSpec::stream("pulses", KeyType::Int64).partitions(PARTITIONS);
     for spec in [&movies, &probes, &events, &pulses] {
         client.create_store(spec).await?;
     }

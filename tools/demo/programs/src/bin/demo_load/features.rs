@@ -58,7 +58,7 @@ impl Features {
 
     /// Returns a token of everything that this reader has applied.
     pub fn token(&self) -> Result<Token, Failure> {
-        let mut token = Token::new(self.reader.schema().definition.store);
+        let mut token = Token::new(self.reader.definition().store);
         for partition in self.reader.status().partitions {
             if let (Some(log), Some(position)) = (partition.log_id, partition.position) {
                 token.advance(partition.partition, log, position)?;

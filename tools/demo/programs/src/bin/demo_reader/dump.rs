@@ -93,10 +93,10 @@ fn by_scan(reader: &Reader, out: &mut impl Write) -> Result<Vec<Row>, Failure> {
 }
 
 fn fields(reader: &Reader, document: &Document) -> Result<Map<String, serde_json::Value>, Failure> {
-    let schema = reader.schema();
+    let definition = reader.definition();
     let mut fields = Map::new();
     for cell in document.cells() {
-        let field = schema.definition.field_by_id(cell.field).ok_or("a field of no definition")?;
+        let field = definition.field_by_id(cell.field).ok_or("a field of no definition")?;
         let value = cell.value.as_ref().map(json_of).transpose()?;
         fields.insert(field.name.clone(), json!(value));
     }

@@ -19,26 +19,14 @@ public final class FieldSpec {
 
     private static final int VALUE_BYTES = HeaderConstants.VALUE_STRUCT_BYTES;
 
-    private final String name;
-    private final FieldType type;
-    private final @Nullable Object fallback;
-    private final @Nullable Duration ttl;
-    private final boolean isRequired;
-    private final List<?> allowed;
-    private final @Nullable ColumnIndex index;
+    private final FieldProperties properties;
 
-    private FieldSpec(Builder builder) {
-        name = builder.name;
-        type = builder.type;
-        fallback = builder.fallback;
-        ttl = builder.ttl;
-        isRequired = builder.isRequired;
-        allowed = builder.allowed;
-        index = builder.index;
+    private FieldSpec(FieldProperties properties) {
+        this.properties = properties;
     }
 
-    /** The properties of a field specification before it is created. */
-    private static final class Builder {
+    /** The properties of a field specification, which change only before it is created. */
+    private static final class FieldProperties {
         private final String name;
         private final FieldType type;
         private @Nullable Object fallback;
@@ -47,22 +35,26 @@ public final class FieldSpec {
         private List<?> allowed = List.of();
         private @Nullable ColumnIndex index;
 
-        private Builder(String name, FieldType type) {
+        private FieldProperties(String name, FieldType type) {
             this.name = name;
             this.type = type;
+        }
+
+        private FieldProperties(FieldProperties other) {
+            this(other.name, other.type);
+            fallback = other.fallback;
+            ttl = other.ttl;
+            isRequired = other.isRequired;
+            allowed = other.allowed;
+            index = other.index;
         }
     }
 
     /** Returns the same field with a change of its properties. */
-    private FieldSpec with(Consumer<Builder> change) {
-        Builder builder = new Builder(name, type);
-        builder.fallback = fallback;
-        builder.ttl = ttl;
-        builder.isRequired = isRequired;
-        builder.allowed = allowed;
-        builder.index = index;
-        change.accept(builder);
-        return new FieldSpec(builder);
+    private FieldSpec with(Consumer<FieldProperties> change) {
+        FieldProperties changed = new FieldProperties(properties);
+        change.accept(changed);
+        return new FieldSpec(changed);
     }
 
     /**
@@ -73,7 +65,7 @@ public final class FieldSpec {
      * @return the field specification
      */
     public static FieldSpec of(String name, FieldType type) {
-        return new FieldSpec(new Builder(name, type));
+        return new FieldSpec(new FieldProperties(name, type));
     }
 
     /**
@@ -84,7 +76,7 @@ public final class FieldSpec {
      * @return the field specification
      */
     public FieldSpec fallback(@Nullable Object value) {
-        return with(builder -> builder.fallback = value);
+        return with(changed -> changed.fallback = value);
     }
 
     /**
@@ -94,7 +86,7 @@ public final class FieldSpec {
      * @return the field specification
      */
     public FieldSpec ttl(@Nullable Duration time) {
-        return with(builder -> builder.ttl = time);
+        return with(changed -> changed.ttl = time);
     }
 
     /**
@@ -105,7 +97,7 @@ public final class FieldSpec {
      * @return the field specification
      */
     public FieldSpec required(boolean required) {
-        return with(builder -> builder.isRequired = required);
+        return with(changed -> changed.isRequired = required);
     }
 
     /**
@@ -116,7 +108,7 @@ public final class FieldSpec {
      */
     public FieldSpec allowed(List<?> values) {
         List<?> copy = List.copyOf(values);
-        return with(builder -> builder.allowed = copy);
+        return with(changed -> changed.allowed = copy);
     }
 
     /**
@@ -126,27 +118,27 @@ public final class FieldSpec {
      * @return the field specification
      */
     public FieldSpec index(@Nullable ColumnIndex other) {
-        return with(builder -> builder.index = other);
+        return with(changed -> changed.index = other);
     }
 
     void encode(CallBuffer call, ByteBuffer buffer, int at) {
-        Values.EncodedValue value = Values.of(fallback);
-        call.text(buffer, at, name);
-        buffer.putInt(at + 16, type.code());
-        buffer.putInt(at + 20, isRequired ? 1 : 0);
+        Values.EncodedValue value = Values.of(properties.fallback);
+        call.text(buffer, at, properties.name);
+        buffer.putInt(at + 16, properties.type.code());
+        buffer.putInt(at + 20, properties.isRequired ? 1 : 0);
         buffer.putInt(at + 24, value.type());
         call.text(buffer, at + 32, value.bytes());
-        buffer.putLong(at + 48, Write.ttlMicros(ttl));
-        CallBuffer.Place places = call.allocate((long) VALUE_BYTES * allowed.size());
+        buffer.putLong(at + 48, Write.ttlMicros(properties.ttl));
+        CallBuffer.Place places = call.allocate((long) VALUE_BYTES * properties.allowed.size());
         int place = places.at();
-        for (Object one : allowed) {
+        for (Object one : properties.allowed) {
             Values.EncodedValue encoded = Values.of(one);
             places.buffer().putInt(place, encoded.type());
             call.text(places.buffer(), place + 8, encoded.bytes());
             place += VALUE_BYTES;
         }
         buffer.putLong(at + 56, places.address());
-        buffer.putLong(at + 64, allowed.size());
-        buffer.putInt(at + 72, ColumnIndex.code(index));
+        buffer.putLong(at + 64, properties.allowed.size());
+        buffer.putInt(at + 72, ColumnIndex.code(properties.index));
     }
 }

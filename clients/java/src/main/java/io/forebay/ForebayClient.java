@@ -13,7 +13,9 @@ import java.util.List;
  * <pre>{@code
  * try (ForebayClient client = ForebayClient.connect("127.0.0.1:7070")) {
  *     Store users = client.createStore(
- *             StoreSpec.documents("users", KeyType.STRING, 8).field("age", FieldType.INT64));
+ *             StoreSpec.documents("users", KeyType.STRING)
+ *                     .partitions(8)
+ *                     .field("age", FieldType.INT64));
  *     WriteOutcome written = users.upsert(Key.of("u1")).set("age", 41).send();
  *     try (ForebayReader reader = client.reader("users")) {
  *         reader.awaitReady(Duration.ofSeconds(30));

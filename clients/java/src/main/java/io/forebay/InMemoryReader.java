@@ -15,7 +15,9 @@ import java.util.List;
  *
  * <pre>{@code
  * StoreSpec spec =
- *         StoreSpec.documents("users", KeyType.STRING, 4).field("visits", FieldType.INT64);
+ *         StoreSpec.documents("users", KeyType.STRING)
+ *                 .partitions(4)
+ *                 .field("visits", FieldType.INT64);
  * Write ada = Write.row(Key.of("ada")).set("visits", 2);
  * try (InMemoryReader users = ForebayReader.inMemory(spec, ada)) {
  *     assertEquals(2, new Ranking(users).visits("ada"));

@@ -75,6 +75,9 @@ final class JniCalls implements NativeCalls {
     public native int storeDefinition(long store, long definition, long error);
 
     @Override
+    public native int storeRefresh(long store, long definition, long error);
+
+    @Override
     public native int storeWrite(
             long store,
             long changes,

@@ -8,7 +8,7 @@ package io.forebay;
  */
 interface NativeCalls extends SpecialCalls {
     /** The version of the ABI that this package uses. */
-    int VERSION = 13;
+    int VERSION = 14;
 
     int close(long id, long error);
 
@@ -48,6 +48,8 @@ interface NativeCalls extends SpecialCalls {
     int storeList(long client, long definitions, long error);
 
     int storeDefinition(long store, long definition, long error);
+
+    int storeRefresh(long store, long definition, long error);
 
     int storeWrite(
             long store,

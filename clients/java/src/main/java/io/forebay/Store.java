@@ -150,6 +150,24 @@ public final class Store {
         }
     }
 
+    /**
+     * Fetches the newest definition from the writer; {@link #definition()} returns it from then on.
+     *
+     * @return the newest definition
+     * @throws NotFoundException if the store was deleted, also if another store has taken its name
+     * @throws UnavailableException if the writer does not answer
+     */
+    public Definition refresh() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(Native.CALLS.storeRefresh(id.id(), call.out(0), call.error()));
+            return Definition.unpack(new Unpacker(call.takeBytes(0)));
+        } finally {
+            Reference.reachabilityFence(this);
+            call.release();
+        }
+    }
+
     BatchOutcome send(List<Write> writes, Duration deadline) {
         BatchCall batchCall =
                 (call, outcomes) -> {

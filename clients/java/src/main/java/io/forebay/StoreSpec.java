@@ -7,43 +7,30 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A store specification. Immutable.
+ * A store specification. Immutable. A store has 8 partitions unless set.
  *
  * <pre>{@code
  * StoreSpec users =
- *         StoreSpec.documents("users", KeyType.STRING, 8).field("visits", FieldType.INT64);
+ *         StoreSpec.documents("users", KeyType.STRING)
+ *                 .partitions(8)
+ *                 .field("visits", FieldType.INT64);
  * }</pre>
  */
 public final class StoreSpec {
     private static final int BYTES = HeaderConstants.STORE_SPEC_STRUCT_BYTES;
+    private static final int DEFAULT_PARTITIONS = 8;
 
-    private final String name;
-    private final KeyType keyType;
-    private final int partitions;
-    private final @Nullable String partitionKey;
-    private final List<FieldSpec> fields;
-    private final StoreOptions options;
-    private final boolean isKeyValue;
-    private final boolean isStream;
-    private final @Nullable String eventTime;
+    private final StoreProperties properties;
 
-    private StoreSpec(Builder builder) {
-        name = builder.name;
-        keyType = builder.keyType;
-        partitions = builder.partitions;
-        partitionKey = builder.partitionKey;
-        fields = builder.fields;
-        options = builder.options;
-        isKeyValue = builder.isKeyValue;
-        isStream = builder.isStream;
-        eventTime = builder.eventTime;
+    private StoreSpec(StoreProperties properties) {
+        this.properties = properties;
     }
 
-    /** The properties of a store specification before it is created. */
-    private static final class Builder {
+    /** The properties of a store specification, which change only before it is created. */
+    private static final class StoreProperties {
         private final String name;
         private final KeyType keyType;
-        private final int partitions;
+        private int partitions = DEFAULT_PARTITIONS;
         private @Nullable String partitionKey;
         private List<FieldSpec> fields = List.of();
         private StoreOptions options = StoreOptions.DEFAULT;
@@ -51,24 +38,28 @@ public final class StoreSpec {
         private boolean isStream;
         private @Nullable String eventTime;
 
-        private Builder(String name, KeyType keyType, int partitions) {
+        private StoreProperties(String name, KeyType keyType) {
             this.name = name;
             this.keyType = keyType;
-            this.partitions = partitions;
+        }
+
+        private StoreProperties(StoreProperties other) {
+            this(other.name, other.keyType);
+            partitions = other.partitions;
+            partitionKey = other.partitionKey;
+            fields = other.fields;
+            options = other.options;
+            isKeyValue = other.isKeyValue;
+            isStream = other.isStream;
+            eventTime = other.eventTime;
         }
     }
 
     /** Returns the same specification with a change of its properties. */
-    private StoreSpec with(Consumer<Builder> change) {
-        Builder builder = new Builder(name, keyType, partitions);
-        builder.partitionKey = partitionKey;
-        builder.fields = fields;
-        builder.options = options;
-        builder.isKeyValue = isKeyValue;
-        builder.isStream = isStream;
-        builder.eventTime = eventTime;
-        change.accept(builder);
-        return new StoreSpec(builder);
+    private StoreSpec with(Consumer<StoreProperties> change) {
+        StoreProperties changed = new StoreProperties(properties);
+        change.accept(changed);
+        return new StoreSpec(changed);
     }
 
     /**
@@ -77,7 +68,7 @@ public final class StoreSpec {
      * @return the name
      */
     public String name() {
-        return name;
+        return properties.name;
     }
 
     /**
@@ -85,11 +76,10 @@ public final class StoreSpec {
      *
      * @param name the name
      * @param keyType the type of the primary key
-     * @param partitions the number of partitions
      * @return the store specification
      */
-    public static StoreSpec documents(String name, KeyType keyType, int partitions) {
-        return new StoreSpec(new Builder(name, keyType, partitions));
+    public static StoreSpec documents(String name, KeyType keyType) {
+        return new StoreSpec(new StoreProperties(name, keyType));
     }
 
     /**
@@ -97,11 +87,10 @@ public final class StoreSpec {
      *
      * @param name the name
      * @param keyType the type of the keys
-     * @param partitions the number of partitions
      * @return the store specification
      */
-    public static StoreSpec keyValue(String name, KeyType keyType, int partitions) {
-        return documents(name, keyType, partitions).with(builder -> builder.isKeyValue = true);
+    public static StoreSpec keyValue(String name, KeyType keyType) {
+        return documents(name, keyType).with(changed -> changed.isKeyValue = true);
     }
 
     /**
@@ -110,11 +99,20 @@ public final class StoreSpec {
      *
      * @param name the name
      * @param keyType the type of the keys
-     * @param partitions the number of partitions
      * @return the stream specification
      */
-    public static StoreSpec stream(String name, KeyType keyType, int partitions) {
-        return documents(name, keyType, partitions).with(builder -> builder.isStream = true);
+    public static StoreSpec stream(String name, KeyType keyType) {
+        return documents(name, keyType).with(changed -> changed.isStream = true);
+    }
+
+    /**
+     * Returns the same specification with another number of partitions.
+     *
+     * @param count the number of partitions
+     * @return the store specification
+     */
+    public StoreSpec partitions(int count) {
+        return with(changed -> changed.partitions = count);
     }
 
     /**
@@ -124,10 +122,10 @@ public final class StoreSpec {
      * @return the store specification
      */
     public StoreSpec field(FieldSpec field) {
-        List<FieldSpec> more = new ArrayList<>(fields);
+        List<FieldSpec> more = new ArrayList<>(properties.fields);
         more.add(field);
         List<FieldSpec> copy = List.copyOf(more);
-        return with(builder -> builder.fields = copy);
+        return with(changed -> changed.fields = copy);
     }
 
     /**
@@ -148,7 +146,7 @@ public final class StoreSpec {
      * @return the store specification
      */
     public StoreSpec partitionKey(String field) {
-        return with(builder -> builder.partitionKey = field);
+        return with(changed -> changed.partitionKey = field);
     }
 
     /**
@@ -159,7 +157,7 @@ public final class StoreSpec {
      * @return the stream specification
      */
     public StoreSpec eventTime(String column) {
-        return with(builder -> builder.eventTime = column);
+        return with(changed -> changed.eventTime = column);
     }
 
     /**
@@ -169,30 +167,34 @@ public final class StoreSpec {
      * @return the store specification
      */
     public StoreSpec options(StoreOptions other) {
-        return with(builder -> builder.options = other);
+        return with(changed -> changed.options = other);
     }
 
     long encode(CallBuffer call) {
         CallBuffer.Place spec = call.allocate(BYTES);
-        CallBuffer.Place places = call.allocate((long) FieldSpec.BYTES * fields.size());
-        call.text(spec.buffer(), spec.at(), name);
-        spec.buffer().putInt(spec.at() + 16, keyType.code());
-        spec.buffer().putInt(spec.at() + 20, partitions);
-        call.text(spec.buffer(), spec.at() + 24, partitionKey == null ? "" : partitionKey);
+        CallBuffer.Place places = call.allocate((long) FieldSpec.BYTES * properties.fields.size());
+        call.text(spec.buffer(), spec.at(), properties.name);
+        spec.buffer().putInt(spec.at() + 16, properties.keyType.code());
+        spec.buffer().putInt(spec.at() + 20, properties.partitions);
+        call.text(spec.buffer(), spec.at() + 24, orEmpty(properties.partitionKey));
         spec.buffer().putLong(spec.at() + 40, places.address());
-        spec.buffer().putLong(spec.at() + 48, fields.size());
-        options.encode(spec.buffer(), spec.at() + 56);
-        spec.buffer().putInt(spec.at() + 56 + StoreOptions.BYTES, isKeyValue ? 1 : 0);
-        spec.buffer().putInt(spec.at() + 60 + StoreOptions.BYTES, isStream ? 1 : 0);
+        spec.buffer().putLong(spec.at() + 48, properties.fields.size());
+        properties.options.encode(spec.buffer(), spec.at() + 56);
+        spec.buffer().putInt(spec.at() + 56 + StoreOptions.BYTES, properties.isKeyValue ? 1 : 0);
+        spec.buffer().putInt(spec.at() + 60 + StoreOptions.BYTES, properties.isStream ? 1 : 0);
         call.text(
                 spec.buffer(),
                 spec.at() + 64 + StoreOptions.BYTES,
-                eventTime == null ? "" : eventTime);
+                orEmpty(properties.eventTime));
         int at = places.at();
-        for (FieldSpec field : fields) {
+        for (FieldSpec field : properties.fields) {
             field.encode(call, places.buffer(), at);
             at += FieldSpec.BYTES;
         }
         return spec.address();
+    }
+
+    private static String orEmpty(@Nullable String text) {
+        return text == null ? "" : text;
     }
 }

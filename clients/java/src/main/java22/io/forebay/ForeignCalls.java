@@ -23,6 +23,7 @@ final class ForeignCalls extends SpecialForeignCalls {
     private static final MethodHandle STORE_DESCRIBE = handle("storeDescribe", 6);
     private static final MethodHandle STORE_LIST = handle("storeList", 3);
     private static final MethodHandle STORE_DEFINITION = handle("storeDefinition", 3);
+    private static final MethodHandle STORE_REFRESH = handle("storeRefresh", 3);
     private static final MethodHandle STORE_WRITE = handle("storeWrite", 7);
     private static final MethodHandle PENDING_RETRY = handle("pendingRetry", 6);
     private static final MethodHandle STORE_SEND = handle("storeSend", 6);
@@ -203,6 +204,15 @@ final class ForeignCalls extends SpecialForeignCalls {
     public int storeDefinition(long store, long definition, long error) {
         try {
             return (int) STORE_DEFINITION.invokeExact(0L, 0L, store, definition, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int storeRefresh(long store, long definition, long error) {
+        try {
+            return (int) STORE_REFRESH.invokeExact(0L, 0L, store, definition, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }

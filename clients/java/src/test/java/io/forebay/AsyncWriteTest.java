@@ -93,7 +93,7 @@ class AsyncWriteTest extends Behaviours {
     void retryResolvesAnUnknownOutcome() {
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
-            StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING, 1);
+            StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING).partitions(1);
             Store store = client.createStore(spec.field("a", FieldType.INT64));
             Write write = store.upsert(K).increment("a", 1);
             node.freeze();
@@ -124,7 +124,7 @@ class AsyncWriteTest extends Behaviours {
     void streamResolvesWritesInFlightAfterAServerRestart() throws Exception {
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
-            StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING, 1);
+            StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING).partitions(1);
             Store store = client.createStore(spec.field("a", FieldType.INT64));
             node.kill();
             StreamOptions options =
@@ -156,7 +156,7 @@ class AsyncWriteTest extends Behaviours {
     void abandonedStreamWritesHaveAnUnknownOutcome() {
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
-            StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING, 1);
+            StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING).partitions(1);
             Store store = client.createStore(spec.field("a", FieldType.INT64));
             node.kill();
             StreamOptions options =
@@ -206,7 +206,7 @@ class AsyncWriteTest extends Behaviours {
         logger.setLevel(Level.FINE);
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
-            StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING, 1);
+            StoreSpec spec = StoreSpec.documents(Node.name(), KeyType.STRING).partitions(1);
             client.createStore(spec.field("a", FieldType.INT64));
             try (ForebayReader reader = client.reader(spec.name())) {
                 reader.awaitReady(PATIENCE);

@@ -50,7 +50,8 @@ class BareKeysTest extends Behaviours {
 
     private static InMemoryReader reader(KeyType type, Key full, Key nulls) {
         StoreSpec spec =
-                StoreSpec.documents("bare", type, 3)
+                StoreSpec.documents("bare", type)
+                        .partitions(3)
                         .field("int64", FieldType.INT64)
                         .field("int32", FieldType.INT32)
                         .field("bool", FieldType.BOOL)
@@ -208,7 +209,9 @@ class BareKeysTest extends Behaviours {
                         "\u20ac".repeat(5_000),
                         "k".repeat(60_000));
         StoreSpec spec =
-                StoreSpec.documents("texts", KeyType.STRING, 2).field("i", FieldType.INT64);
+                StoreSpec.documents("texts", KeyType.STRING)
+                        .partitions(2)
+                        .field("i", FieldType.INT64);
         Write[] rows = new Write[keys.size()];
         Arrays.setAll(rows, place -> Write.row(Key.of(keys.get(place))).set("i", place));
         try (InMemoryReader reader = ForebayReader.inMemory(spec, rows)) {
@@ -229,7 +232,8 @@ class BareKeysTest extends Behaviours {
     @Test
     void storePartitionedByAFieldNeedsThePartitionKey() {
         StoreSpec spec =
-                StoreSpec.documents("within", KeyType.INT64, 2)
+                StoreSpec.documents("within", KeyType.INT64)
+                        .partitions(2)
                         .field("user", FieldType.INT64)
                         .field("i", FieldType.INT64)
                         .partitionKey("user");

@@ -37,7 +37,7 @@ abstract class Behaviours {
     }
 
     static OpenStore open(KeyType keys, int partitions, UnaryOperator<StoreSpec> shape) {
-        return open(shape.apply(StoreSpec.documents(Node.name(), keys, partitions)));
+        return open(shape.apply(StoreSpec.documents(Node.name(), keys).partitions(partitions)));
     }
 
     static OpenStore open(StoreSpec spec) {

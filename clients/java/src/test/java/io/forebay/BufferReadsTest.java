@@ -26,7 +26,8 @@ class BufferReadsTest extends Behaviours {
 
     private static InMemoryReader reader() {
         StoreSpec spec =
-                StoreSpec.documents("buffers", KeyType.STRING, 2)
+                StoreSpec.documents("buffers", KeyType.STRING)
+                        .partitions(2)
                         .field("s", FieldType.STRING)
                         .field("b", FieldType.BYTES)
                         .field("i", FieldType.INT64)
@@ -74,7 +75,7 @@ class BufferReadsTest extends Behaviours {
 
     @Test
     void valueIsWholeAfterValuesOfAnySize() {
-        StoreSpec spec = StoreSpec.keyValue("sizes", KeyType.INT64, 2);
+        StoreSpec spec = StoreSpec.keyValue("sizes", KeyType.INT64).partitions(2);
         try (InMemoryReader reader = ForebayReader.inMemory(spec)) {
             int[] sizes = {0, 50, 49, 51, 0, 4096, 50, 1, 4097, 1024, 4097, 50, LARGE, 3, 70_000};
             FieldHandle value = reader.field("value", FieldType.BYTES);

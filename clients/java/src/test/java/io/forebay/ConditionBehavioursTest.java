@@ -158,7 +158,7 @@ class ConditionBehavioursTest extends Behaviours {
             assertEquals(4, described.partitions());
             assertEquals(FieldType.STRING, described.field("s").orElseThrow().type());
             assertTrue(CLIENT.listStores().contains(described));
-            StoreSpec again = StoreSpec.documents(at.name(), KeyType.STRING, 1);
+            StoreSpec again = StoreSpec.documents(at.name(), KeyType.STRING).partitions(1);
             refused(ConflictException.class, () -> CLIENT.createStore(again));
             List<Alteration> rename = List.of(Alteration.renameField("a", "c"));
             Definition altered = CLIENT.alterStore(at.name(), 1, rename);
@@ -173,6 +173,22 @@ class ConditionBehavioursTest extends Behaviours {
             CLIENT.deleteStore(at.name());
             refused(NotFoundException.class, () -> CLIENT.describeStore(at.name()));
             refused(NotFoundException.class, () -> at.store().put(K).set("b", 1).send());
+        }
+    }
+
+    @Test
+    void refreshReturnsTheNewestDefinition() {
+        try (OpenStore at = open();
+                ForebayClient other = ForebayClient.connect(Node.sharedAddress(), PATIENCE)) {
+            Store store = at.store();
+            Definition altered = other.alterStore(at.name(), 1, List.of(Alteration.dropField("b")));
+            assertEquals(1, store.definition().version());
+            assertEquals(altered, store.refresh());
+            assertEquals(altered, store.definition());
+            other.deleteStore(at.name());
+            refused(NotFoundException.class, store::refresh);
+            other.createStore(StoreSpec.keyValue(at.name(), KeyType.STRING).partitions(1));
+            refused(NotFoundException.class, store::refresh);
         }
     }
 

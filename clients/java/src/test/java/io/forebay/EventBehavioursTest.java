@@ -29,7 +29,8 @@ class EventBehavioursTest extends Behaviours {
         FieldSpec city = FieldSpec.of("city", FieldType.STRING).required(true);
         FieldSpec device = FieldSpec.of("device", FieldType.STRING).fallback("phone");
         StoreSpec spec =
-                StoreSpec.stream(Node.name(), KeyType.STRING, 3)
+                StoreSpec.stream(Node.name(), KeyType.STRING)
+                        .partitions(3)
                         .field("at", FieldType.TIMESTAMP)
                         .field(city.index(ColumnIndex.EXACT))
                         .field(device.allowed(List.of("phone", "desktop")))
@@ -75,7 +76,9 @@ class EventBehavioursTest extends Behaviours {
         Alteration text = Alteration.setRules("class", false, List.of("four"), null);
         ForebayException refusal = invalid(() -> alter(orders, text));
         assertEquals(Optional.of("class"), refusal.field());
-        StoreSpec noTime = StoreSpec.stream(Node.name(), KeyType.STRING, 3).eventTime("at");
+        StoreSpec noTime = StoreSpec.stream(Node.name(), KeyType.STRING)
+                .partitions(3)
+                .eventTime("at");
         invalid(() -> CLIENT.createStore(noTime));
         StoreOptions negative = StoreOptions.builder().logRetentionBytes(-1).build();
         invalid(() -> alter(orders, Alteration.setOptions(negative)));

@@ -87,7 +87,8 @@ class LifecycleBehavioursTest extends Behaviours {
                         () -> client.reader(at.name()),
                         () -> store.put(K).set("a", 2).send(),
                         () -> store.select().send(),
-                        store::definition);
+                        store::definition,
+                        store::refresh);
         calls.forEach(call -> refused(ClosedException.class, call));
         assertEquals(at.name(), CLIENT.describeStore(at.name()).name());
     }
@@ -180,9 +181,9 @@ class LifecycleBehavioursTest extends Behaviours {
                 try (ForebayReader second = CLIENT.reader(options)) {
                     second.awaitReady(PATIENCE);
                     assertEquals(1, second.getLong(second.field("a"), K, -1));
-                    assertEquals(0, second.metrics().recordsApplied());
+                    assertEquals(0, second.metrics().counts().recordsApplied());
                 }
-                applied = first.metrics().recordsApplied();
+                applied = first.metrics().counts().recordsApplied();
             }
             assertTrue(applied > KEYS);
             Token later = at.store().upsert(K).increment("a", 1).send().token();
@@ -191,8 +192,9 @@ class LifecycleBehavioursTest extends Behaviours {
                 again.awaitToken(later, PATIENCE);
                 // Reads have started from the checkpoints; afterwards the copies are built from
                 // them.
-                Node.eventually("all", () -> again.metrics().checkpoints().restored() == 4);
-                assertTrue(again.metrics().recordsApplied() < applied);
+                Node.eventually(
+                        "all", () -> again.metrics().counts().checkpoints().restored() == 4);
+                assertTrue(again.metrics().counts().recordsApplied() < applied);
                 FieldHandle a = again.field("a");
                 assertEquals(2, again.getLong(a, K, -1));
                 for (int place = 0; place < KEYS; place++) {
@@ -209,7 +211,8 @@ class LifecycleBehavioursTest extends Behaviours {
             String name = Node.name();
             Store store =
                     client.createStore(
-                            StoreSpec.documents(name, KeyType.STRING, 2)
+                            StoreSpec.documents(name, KeyType.STRING)
+                                    .partitions(2)
                                     .field("a", FieldType.INT64));
             try (ForebayReader reader = client.reader(name)) {
                 reader.awaitReady(PATIENCE);
@@ -278,7 +281,8 @@ class LifecycleBehavioursTest extends Behaviours {
             String name = Node.name();
             Store store =
                     client.createStore(
-                            StoreSpec.documents(name, KeyType.STRING, 1)
+                            StoreSpec.documents(name, KeyType.STRING)
+                                    .partitions(1)
                                     .field("a", FieldType.INT64));
             node.kill();
             ForebayException error =

@@ -23,7 +23,8 @@ class MemoryBehavioursTest extends Behaviours {
     private static final Duration HOUR = Duration.ofHours(1);
 
     private static StoreSpec spec() {
-        return StoreSpec.documents("memory", KeyType.STRING, 2)
+        return StoreSpec.documents("memory", KeyType.STRING)
+                .partitions(2)
                 .field("a", FieldType.INT64)
                 .field("b", FieldType.INT64)
                 .field("s", FieldType.STRING)
@@ -178,7 +179,8 @@ class MemoryBehavioursTest extends Behaviours {
     @Test
     void inMemoryReaderAcceptsAlterations() {
         StoreSpec spec =
-                StoreSpec.documents("memory", KeyType.STRING, 2)
+                StoreSpec.documents("memory", KeyType.STRING)
+                        .partitions(2)
                         .field("x_a", FieldType.INT32)
                         .field("x_b", FieldType.INT32)
                         .field("y", FieldType.INT32);
@@ -195,6 +197,7 @@ class MemoryBehavioursTest extends Behaviours {
                                     Alteration.addField(FieldSpec.of("n", FieldType.STRING)),
                                     Alteration.dropFieldsByPrefix("x_")));
             assertEquals(altered.version(), reader.schemaVersion());
+            assertEquals(altered, reader.asStore().refresh());
             assertEquals(Map.of("z", 3L), found(reader, "k"));
             assertEquals(3, reader.getInt(narrow, key, -1));
             assertEquals(Presence.ABSENT, reader.presence(dropped, key));
@@ -319,7 +322,8 @@ class MemoryBehavioursTest extends Behaviours {
     @Test
     void inMemoryReaderAnswersLikeANode() {
         StoreSpec spec =
-                StoreSpec.documents(Node.name(), KeyType.STRING, 4)
+                StoreSpec.documents(Node.name(), KeyType.STRING)
+                        .partitions(4)
                         .field("visits", FieldType.INT64)
                         .field("score", FieldType.FLOAT64)
                         .field("city", FieldType.STRING);

@@ -18,7 +18,9 @@ class MemoryLimitTest extends Behaviours {
     private static final int DOCUMENTS = 1_000;
 
     private static StoreSpec large() {
-        return StoreSpec.documents(Node.name(), KeyType.INT64, 1).field("raw", FieldType.BYTES);
+        return StoreSpec.documents(Node.name(), KeyType.INT64)
+                .partitions(1)
+                .field("raw", FieldType.BYTES);
     }
 
     private static ReaderStatus.PartitionStatus partition(ForebayReader reader) {
@@ -34,7 +36,7 @@ class MemoryLimitTest extends Behaviours {
         Store store = CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(options)) {
             reader.awaitReady(PATIENCE);
-            assertEquals(LIMIT, reader.metrics().memoryLimit().orElseThrow());
+            assertEquals(LIMIT, reader.metrics().memory().limit().orElseThrow());
             Token last = null;
             for (int number = 0; number < DOCUMENTS; number++) {
                 last = store.put(Key.of(number)).set("raw", value).send().token();
@@ -55,7 +57,7 @@ class MemoryLimitTest extends Behaviours {
             assertArrayEquals(value, reader.getBytes(raw, Key.of(0)));
             assertArrayEquals(value, reader.getBytes(raw, Key.of(applied - 1)));
             assertNull(reader.getBytes(raw, Key.of(applied)));
-            assertTrue(reader.metrics().memoryUsed() <= LIMIT);
+            assertTrue(reader.metrics().memory().used() <= LIMIT);
             Reads fresh = reader.with(ReadOptions.local().maxStaleness(Duration.ofSeconds(2)));
             Node.eventually("it is stale", () -> isStale(fresh, raw));
         }
@@ -76,7 +78,7 @@ class MemoryLimitTest extends Behaviours {
         CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(spec.name())) {
             reader.awaitReady(PATIENCE);
-            assertTrue(reader.metrics().memoryLimit().orElseThrow() > LIMIT);
+            assertTrue(reader.metrics().memory().limit().orElseThrow() > LIMIT);
         }
         ReaderOptions negative = ReaderOptions.builder(spec.name()).memoryLimit(-1).build();
         invalid(() -> CLIENT.reader(negative));

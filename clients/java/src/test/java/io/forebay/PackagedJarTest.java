@@ -37,7 +37,7 @@ class PackagedJarTest {
          */
         public static void main(String[] arguments) {
             try (ForebayClient client = ForebayClient.connect(arguments[0])) {
-                StoreSpec spec = StoreSpec.documents(arguments[1], KeyType.INT64, 2);
+                StoreSpec spec = StoreSpec.documents(arguments[1], KeyType.INT64).partitions(2);
                 Store store = client.createStore(spec.field("a", FieldType.INT64));
                 WriteOutcome written = store.upsert(Key.of(7)).set("a", 41).send();
                 try (ForebayReader reader = client.reader(arguments[1])) {

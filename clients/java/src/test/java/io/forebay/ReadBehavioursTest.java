@@ -187,7 +187,8 @@ class ReadBehavioursTest extends Behaviours {
             String name = Node.name();
             Store store =
                     client.createStore(
-                            StoreSpec.documents(name, KeyType.STRING, 1)
+                            StoreSpec.documents(name, KeyType.STRING)
+                                    .partitions(1)
                                     .field("a", FieldType.INT64)
                                     .options(quick));
             try (ForebayReader reader = client.reader(name)) {
@@ -227,9 +228,9 @@ class ReadBehavioursTest extends Behaviours {
             ReaderMetrics before = at.reader().metrics();
             at.reader().getDocuments(Keys.of(Key.of("k1"), Key.of("k2"), Key.of("none")));
             ReaderMetrics after = at.reader().metrics();
-            assertEquals(2, after.hits() - before.hits());
-            assertEquals(1, after.misses() - before.misses());
-            assertTrue(after.memoryBytes() > 0 && after.recordsApplied() > 0);
+            assertEquals(2, after.reads().hits() - before.reads().hits());
+            assertEquals(1, after.reads().misses() - before.reads().misses());
+            assertTrue(after.memoryBytes() > 0 && after.counts().recordsApplied() > 0);
             ReaderStatus status = at.reader().status();
             assertTrue(status.isReady());
             assertEquals(at.name(), status.store());
@@ -308,7 +309,8 @@ class ReadBehavioursTest extends Behaviours {
             assertTrue(documents == 199 || documents == 200, documents + " documents");
             invalid(() -> at.reader().verify(4, PATIENCE));
             try (InMemoryReader memory =
-                    ForebayReader.inMemory(StoreSpec.documents("m", KeyType.STRING, 1))) {
+                    ForebayReader.inMemory(StoreSpec.documents("m", KeyType.STRING)
+                            .partitions(1))) {
                 assertThrows(UnsupportedException.class, () -> memory.verify(0, PATIENCE));
             }
         }
@@ -335,7 +337,8 @@ class ReadBehavioursTest extends Behaviours {
     @Test
     void readerBootstrapsFromASnapshot() {
         StoreSpec spec =
-                StoreSpec.documents(Node.name(), KeyType.INT64, 2)
+                StoreSpec.documents(Node.name(), KeyType.INT64)
+                        .partitions(2)
                         .field("a", FieldType.INT64)
                         .options(StoreOptions.builder().logRetention(Duration.ZERO).build());
         try (Node node = Node.withSnapshots();
@@ -354,8 +357,8 @@ class ReadBehavioursTest extends Behaviours {
                         try (ForebayReader reader = client.reader(options)) {
                             reader.awaitReady(PATIENCE);
                             requireAll(reader, store, round.incrementAndGet());
-                            ReaderMetrics metrics = reader.metrics();
-                            return metrics.bootstraps() >= 2 && metrics.recordsApplied() < WRITTEN;
+                            ReaderMetrics.Counts counts = reader.metrics().counts();
+                            return counts.bootstraps() >= 2 && counts.recordsApplied() < WRITTEN;
                         }
                     });
             for (String nowhere : List.of("nowhere", "")) {
@@ -369,7 +372,9 @@ class ReadBehavioursTest extends Behaviours {
     @Test
     void readerAnswersFromTheLiveVersion() throws IOException {
         StoreSpec spec =
-                StoreSpec.documents(Node.name(), KeyType.INT64, 2).field("a", FieldType.INT64);
+                StoreSpec.documents(Node.name(), KeyType.INT64)
+                        .partitions(2)
+                        .field("a", FieldType.INT64);
         try (Node node = Node.withSnapshots();
                 ForebayClient client = node.connect()) {
             Store store = client.createStore(spec);

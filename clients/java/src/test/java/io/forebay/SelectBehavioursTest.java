@@ -29,7 +29,8 @@ class SelectBehavioursTest extends Behaviours {
     private static Orders orders() {
         FieldSpec price = FieldSpec.of("price", FieldType.INT64);
         StoreSpec spec =
-                StoreSpec.stream(Node.name(), KeyType.STRING, 3)
+                StoreSpec.stream(Node.name(), KeyType.STRING)
+                        .partitions(3)
                         .field("at", FieldType.TIMESTAMP)
                         .field(FieldSpec.of("city", FieldType.STRING).index(ColumnIndex.EXACT))
                         .field(FieldSpec.of("class", FieldType.INT32).index(ColumnIndex.EXACT))

@@ -33,7 +33,8 @@ class SpillTest extends Behaviours {
     }
 
     private static StoreSpec large() {
-        return StoreSpec.documents(Node.name(), KeyType.INT64, 1)
+        return StoreSpec.documents(Node.name(), KeyType.INT64)
+                .partitions(1)
                 .field("n", FieldType.INT64)
                 .field("raw", FieldType.BYTES);
     }
@@ -105,15 +106,15 @@ class SpillTest extends Behaviours {
         Store store = CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(options)) {
             reader.awaitReady(PATIENCE);
-            assertEquals(0, reader.metrics().spilledBytes());
-            assertEquals(SPILL, reader.metrics().spillLimit());
+            assertEquals(0, reader.metrics().memory().spilled());
+            assertEquals(SPILL, reader.metrics().memory().spillLimit());
             reader.awaitToken(writeAll(store), PATIENCE);
             readOneByOne(reader);
             readTogether(reader);
-            ReaderMetrics metrics = reader.metrics();
-            assertTrue(metrics.memoryUsed() <= LIMIT, metrics.toString());
-            assertTrue(metrics.spilledBytes() > 0, metrics.toString());
-            assertTrue(metrics.spilledBytes() <= SPILL, metrics.toString());
+            ReaderMetrics.MemoryUse memory = reader.metrics().memory();
+            assertTrue(memory.used() <= LIMIT, memory.toString());
+            assertTrue(memory.spilled() > 0, memory.toString());
+            assertTrue(memory.spilled() <= SPILL, memory.toString());
         }
     }
 
@@ -132,7 +133,7 @@ class SpillTest extends Behaviours {
         ReaderOptions negative = options.checkpointDir(folder).spillLimit(-1).build();
         invalid(() -> CLIENT.reader(negative));
         try (ForebayReader reader = CLIENT.reader(spec.name())) {
-            assertEquals(0, reader.metrics().spillLimit());
+            assertEquals(0, reader.metrics().memory().spillLimit());
         }
     }
 }

@@ -29,7 +29,7 @@ class VectorsTest {
     private static final int CHECKED = 1;
 
     private static ForebayReader reader(KeyType type) {
-        StoreSpec spec = StoreSpec.documents(Node.name(), type, COUNTS[CHECKED]);
+        StoreSpec spec = StoreSpec.documents(Node.name(), type).partitions(COUNTS[CHECKED]);
         Node.client().createStore(spec.field("a", FieldType.INT64));
         return Node.client().reader(spec.name());
     }

@@ -126,7 +126,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void keyValueStorePutsGetsAndDeletesBytes() {
-        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 2))) {
+        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING).partitions(2))) {
             FieldHandle value = at.reader().field("value");
             at.store().putValue(K, new byte[] {1, 2}).send();
             Key empty = Key.of("empty");
@@ -207,7 +207,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void largestValueIsReadAsWritten() {
-        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 1))) {
+        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING).partitions(1))) {
             byte[] value = new byte[VALUE_BYTES_MAX];
             for (int place = 0; place < value.length; place++) {
                 value[place] = (byte) (place * 31 + (place >>> 8));
@@ -388,7 +388,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void oversizeValueIsRefused() {
-        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 1))) {
+        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING).partitions(1))) {
             int size = VALUE_BYTES_MAX + 1;
             limited(
                     VALUE_BYTES_MAX, size, () -> at.store().putValue(K, new byte[size]).send());
@@ -399,9 +399,11 @@ class WriteBehavioursTest extends Behaviours {
     @Test
     void oversizeNameIsRefused() {
         String name = "n".repeat(256);
-        StoreSpec store = StoreSpec.documents(name, KeyType.STRING, 1);
+        StoreSpec store = StoreSpec.documents(name, KeyType.STRING).partitions(1);
         StoreSpec field =
-                StoreSpec.documents(Node.name(), KeyType.STRING, 1).field(name, FieldType.BOOL);
+                StoreSpec.documents(Node.name(), KeyType.STRING)
+                        .partitions(1)
+                        .field(name, FieldType.BOOL);
         limited(255, 256, () -> CLIENT.createStore(store));
         limited(255, 256, () -> CLIENT.createStore(field));
     }

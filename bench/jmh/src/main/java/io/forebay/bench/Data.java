@@ -78,7 +78,8 @@ public class Data {
         client = ForebayClient.connect(node.address(), PATIENCE);
         store =
                 client.createStore(
-                        StoreSpec.documents("read", KeyType.INT64, PARTITIONS)
+                        StoreSpec.documents("read", KeyType.INT64)
+                                .partitions(PARTITIONS)
                                 .field("number", FieldType.INT64)
                                 .field("visits", FieldType.INT64)
                                 .field("score", FieldType.FLOAT64)

@@ -39,7 +39,9 @@ class CrossingTest {
          */
         public static void main(String[] arguments) {
             StoreSpec spec =
-                    StoreSpec.documents("s", KeyType.INT64, 1).field("s", FieldType.STRING);
+                    StoreSpec.documents("s", KeyType.INT64)
+                            .partitions(1)
+                            .field("s", FieldType.STRING);
             Write row = Write.row(Key.of(7)).set("s", "found");
             try (InMemoryReader reader = ForebayReader.inMemory(spec, row)) {
                 byte[] out = new byte[5];

@@ -49,7 +49,8 @@ class SegmentReadsTest {
     /** Opens a store of one full document and one document with nulls. */
     private static InMemoryReader reader(KeyType type, Key full, Key nulls) {
         StoreSpec spec =
-                StoreSpec.documents("segments", type, 2)
+                StoreSpec.documents("segments", type)
+                        .partitions(2)
                         .field("s", FieldType.STRING)
                         .field("b", FieldType.BYTES)
                         .field("i", FieldType.INT64)
@@ -378,7 +379,9 @@ class SegmentReadsTest {
     @Test
     void segmentReadsThrowTheErrorsOfTheReader() {
         StoreSpec spec =
-                StoreSpec.documents("broken", KeyType.INT64, 1).field("i", FieldType.INT64);
+                StoreSpec.documents("broken", KeyType.INT64)
+                        .partitions(1)
+                        .field("i", FieldType.INT64);
         MemorySegment out = MemorySegment.ofArray(new double[] {5});
         MemorySegment statuses = MemorySegment.ofArray(new byte[1]);
         SegmentKeys keys = SegmentKeys.ofNumbers(MemorySegment.ofArray(new long[] {7}));

@@ -40,7 +40,8 @@ final class ForebaySubject implements Subject.BatchSubject {
     /** Opens a reader in memory, with its documents. */
     static ForebaySubject inMemory(Data data) {
         InMemoryReader reader =
-                ForebayReader.inMemory(StoreSpec.keyValue(STORE, KeyType.BYTES, PARTITIONS));
+                ForebayReader.inMemory(StoreSpec.keyValue(STORE, KeyType.BYTES)
+                        .partitions(PARTITIONS));
         for (long first = 0; first < data.entries(); first += WRITTEN_TOGETHER) {
             Batch batch = reader.asStore().batch();
             long end = Math.min(data.entries(), first + WRITTEN_TOGETHER);

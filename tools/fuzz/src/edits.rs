@@ -1,0 +1,13 @@
+//! Edits of a sound file by a fuzzer's input.
+
+/// Applies edits of three bytes each: an offset u16 and the byte to write there. An offset past the
+/// end truncates the file.
+pub(crate) fn apply_edits(edits: &[u8], bytes: &mut Vec<u8>) {
+    for [low, high, byte] in edits.as_chunks::<3>().0 {
+        let at = usize::from(u16::from_le_bytes([*low, *high]));
+        match bytes.get_mut(at) {
+            Some(place) => *place = *byte,
+            None => bytes.truncate(at % (bytes.len() + 1)),
+        }
+    }
+}
