@@ -136,7 +136,8 @@ make_venv() {
     echo "setup: creating ${2##"$root"/} from tools/setup/$3"
     rm -rf "$2"
     "$1" -m venv "$2" || fail "cannot create $2" "apt-get install -y python3-venv"
-    timeout "$pip_seconds_max" "$2/bin/python" -m pip install --quiet \
+    # Python compiles a module when it is imported first; most of these modules never are.
+    timeout "$pip_seconds_max" "$2/bin/python" -m pip install --quiet --no-compile \
         --disable-pip-version-check --only-binary :all: -r "$folder/$3" ||
         fail "pip could not install tools/setup/$3" \
             "check the network and pip's settings (pip config list), then run: make setup"

@@ -89,7 +89,9 @@ fn flag(arg: &Arg, value: &DeValue<'_>) -> std::result::Result<Option<String>, S
         (true, DeValue::Array(items), Some(delimiter)) => {
             let texts = items.iter().map(|item| match item.get_ref().as_str() {
                 Some(text) if !text.contains(delimiter) => Ok(text),
-                _ => Err(format!("`{key}` is not a list of texts; write each text in quotes")),
+                _ => Err(format!(
+                    "`{key}` is not a list of texts; write each text in its own quotes"
+                )),
             });
             let texts = texts.collect::<std::result::Result<Vec<_>, _>>()?;
             Ok(Some(format!("{flag}={}", texts.join(&delimiter.to_string()))))
@@ -142,7 +144,7 @@ mod tests {
             ("\nsnapshot_interval = 900", "time unit needed"),
             ("\ndirect_io = \"yes\"", "true or false"),
             ("\nsnapshots = true", "in quotes"),
-            ("\nbrokers = [\"a:1,b:2\"]", "quotes of its own"),
+            ("\nbrokers = [\"a:1,b:2\"]", "its own quotes"),
             ("\nlisten = ", "TOML"),
         ] {
             let error = refusal(text);
@@ -178,7 +180,7 @@ mod tests {
             ("change_log = \"kafka\"", "no brokers are set"),
             ("brokers = [\"127.0.0.1:9092\"]", "set change_log to kafka"),
             ("change_log = \"kafka\"\nbrokers = [\"127.0.0.1\"]", "`127.0.0.1` is not an address"),
-            ("change_log = \"kafka\"\nbrokers = [\"a:1,b:2\"]", "quotes of its own"),
+            ("change_log = \"kafka\"\nbrokers = [\"a:1,b:2\"]", "its own quotes"),
             ("change_log = \"kafka\"\nbrokers = [\"a:1\"]\ntopic_prefix = \"a b\"", "topic prefix"),
         ] {
             let error = refusal(text);

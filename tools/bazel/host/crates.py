@@ -13,7 +13,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +20,13 @@ BUILD = ["build", "--workspace", "--all-targets", "--locked", "--message-format=
 METADATA = ["metadata", "--locked", "--format-version=1", "--filter-platform"]
 # `cargo run` leaves these variables in its program's environment; they would change build scripts'
 # fingerprints.
-UNWANTED = ("CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_")
+UNWANTED = (
+    "CARGO_PKG_",
+    "CARGO_MANIFEST_",
+    "CARGO_CRATE_",
+    "CARGO_BIN_",
+    "CARGO_PRIMARY_",
+)
 
 Json = dict[str, Any]
 
@@ -42,12 +47,17 @@ def triple(root: pathlib.Path) -> str:
     return next(line[6:] for line in text.stdout.splitlines() if line.startswith("host: "))
 
 
-def artifacts(root: pathlib.Path) -> dict[str, list[Json]]:
-    """Map each package id to cargo's linkable files, each with crate name and optimisation."""
+def artifacts(root: pathlib.Path) -> tuple[dict[str, list[Json]], list[pathlib.Path]]:
+    """Map each third-party package to its linkable files; return first-party libraries, too."""
     found: dict[str, list[Json]] = {}
+    libraries: list[pathlib.Path] = []
     for line in cargo(root, BUILD).splitlines():
         message = json.loads(line)
-        if message["reason"] != "compiler-artifact" or "path+" in message["package_id"]:
+        if message["reason"] != "compiler-artifact":
+            continue
+        if "path+" in message["package_id"]:
+            files = map(pathlib.Path, message["filenames"])
+            libraries += [file for file in files if file.suffix == ".rlib"]
             continue
         kinds = message["target"]["kind"]
         if "custom-build" in kinds:
@@ -60,16 +70,23 @@ def artifacts(root: pathlib.Path) -> dict[str, list[Json]]:
                     {
                         "crate": message["target"]["name"].replace("-", "_"),
                         "file": pathlib.Path(file),
-                        "level": message["profile"]["opt_level"],
                     }
                 )
-    return found
+    return found, libraries
 
 
-def choose(name: str, made: list[Json], kinds: list[Json], host_level: str) -> Json:
-    """Choose the artifact that cargo would link; build scripts and macros have own profiles."""
-    for_host = all(kind["kind"] == "build" for kind in kinds)
-    fitting = [one for one in made if (one["level"] == host_level) == for_host] or made
+def is_linked(file: pathlib.Path, libraries: list[pathlib.Path]) -> bool:
+    """Return whether a library names this file: rustc writes the hash of each file it links."""
+    linked = file.stem[file.stem.rindex("-") :].encode()
+    return any(linked in library.read_bytes() for library in libraries)
+
+
+def choose(name: str, made: list[Json], kinds: list[Json], libraries: list[pathlib.Path]) -> Json:
+    """Choose the artifact that cargo links; build scripts may link one with other features."""
+    fitting = made
+    if len(made) > 1:
+        for_host = all(kind["kind"] == "build" for kind in kinds)
+        fitting = [one for one in made if is_linked(one["file"], libraries) != for_host]
     if len(fitting) != 1:
         files = ", ".join(one["file"].name for one in fitting)
         sys.exit(f"{name}: cargo built several artifacts, and none is the obvious one: {files}")
@@ -107,7 +124,7 @@ def direct_targets(
     packages: Json,
     members: list[str],
     made: dict[str, list[Json]],
-    host_level: str,
+    libraries: list[pathlib.Path],
 ) -> Iterator[str]:
     """Yield a target for every third-party package that a first-party package names."""
     chosen: dict[str, tuple[str, Json]] = {}
@@ -116,7 +133,7 @@ def direct_targets(
             if dep["pkg"] not in made:
                 continue
             name = packages[dep["pkg"]]["name"]
-            one = choose(name, made[dep["pkg"]], dep["dep_kinds"], host_level)
+            one = choose(name, made[dep["pkg"]], dep["dep_kinds"], libraries)
             if chosen.setdefault(name, (dep["pkg"], one)) != (dep["pkg"], one):
                 sys.exit(f"{name}: first-party packages use two versions or two builds of it")
     for name, (identity, one) in sorted(chosen.items()):
@@ -144,18 +161,16 @@ def target(rule: str, name: str, **attributes: object) -> str:
 def main() -> None:
     """Write the repository into the current folder."""
     root, here = pathlib.Path(sys.argv[1]), pathlib.Path.cwd()
-    profile = tomllib.loads((root / "Cargo.toml").read_text())["profile"]["dev"]
-    host_level = str(profile.get("build-override", {}).get("opt-level", 0))
     metadata = json.loads(cargo(root, [*METADATA, triple(root)]))
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     members = metadata["workspace_members"]
-    made = artifacts(root)
+    made, libraries = artifacts(root)
     folder = here / "deps"
     folder.mkdir(exist_ok=True)
     build = ['load("@rules_rust//rust:imports.bzl", "crate_files", "crate_import")']
     build += package_targets(nodes, packages, made, folder)
-    build += direct_targets(nodes, packages, members, made, host_level)
+    build += direct_targets(nodes, packages, members, made, libraries)
     (here / "BUILD.bazel").write_text("\n\n".join(build) + "\n")
     (here / "WORKSPACE").write_text('workspace(name = "crates")\n')
     for member in members:

@@ -55,18 +55,18 @@ impl CopyProcess {
         kib(peak)
     }
 
-    /// Returns the memory in KiB that pages of a loaded RocksDB library take now; zero if RocksDB
-    /// is compiled in.
-    pub fn library_kib(&self) -> u64 {
+    /// Returns the memory in KiB that pages of the program's file and of a loaded RocksDB library
+    /// take now.
+    pub fn code_kib(&self) -> u64 {
         let maps = std::fs::read_to_string(format!("/proc/{}/smaps", self.0.id()));
-        let (mut sum, mut is_library) = (0, false);
+        let (mut sum, mut is_code) = (0, false);
         for line in maps.unwrap_or_default().lines() {
             match line.strip_prefix("Rss:") {
-                Some(rss) if is_library => sum += kib(rss).unwrap_or(0),
+                Some(rss) if is_code => sum += kib(rss).unwrap_or(0),
                 Some(_) => {}
                 // A line about a mapping starts with its addresses and ends with its file.
                 None if !line.split(' ').next().is_some_and(|word| word.ends_with(':')) => {
-                    is_library = line.contains("/librocksdb");
+                    is_code = line.contains("/librocksdb") || line.ends_with("/forebayd");
                 }
                 None => {}
             }
