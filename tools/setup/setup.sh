@@ -260,10 +260,10 @@ announce() {
     check_rust
     find_target
     if [ -x "$target/debug/forebayd" ] && [ -x "$target/debug/demo_load" ]; then
-        echo "demo: takes about two minutes, after a build of the changes since the last one"
+        echo "demo: takes about a minute, after a build of the changes since the last one"
     else
         echo "demo: the first run compiles for about 15 minutes on two cores (here: $(nproc))," \
-            "prints each crate, and then takes about two minutes"
+            "prints each crate, and then takes about a minute"
     fi
 }
 

@@ -61,7 +61,7 @@ struct WaitingWrite {
     reply: oneshot::Sender<CoalescedReply>,
 }
 
-/// The way of a new request: others wait for its answer, it waits, or neither.
+/// How a new request goes: in flight, so that others wait for its answer; after an answer; or alone.
 enum Dispatch {
     Send(v1::WriteChangesRequest),
     Wait(oneshot::Receiver<CoalescedReply>),

@@ -107,17 +107,14 @@ impl Connection {
     /// # Errors
     /// `Unavailable` if the attempt surely appended nothing, `UnknownOutcome` if the outcome is
     /// unknown, or the writer's refusal.
-    pub(crate) fn write(
+    pub(crate) async fn write(
         &self,
         request: v1::WriteChangesRequest,
-    ) -> BoxFuture<'_, Result<v1::WriteChangesResponse>> {
-        Box::pin(async move {
-            let mut rpc = self.rpc();
-            let answer = self
-                .within_attempt(async { rpc.write_changes(self.request(request)).await })
-                .await?;
-            answer.map(Response::into_inner).map_err(|status| write_error_of_status(&status))
-        })
+    ) -> Result<v1::WriteChangesResponse> {
+        let mut rpc = self.rpc();
+        let answer =
+            self.within_attempt(async { rpc.write_changes(self.request(request)).await }).await?;
+        answer.map(Response::into_inner).map_err(|status| write_error_of_status(&status))
     }
 
     /// Waits for an answer as long as one attempt may take.

@@ -21,7 +21,6 @@ use forebay_replica::{
     ServedState, Tail, TaskGuard, connect, replica_backoff,
 };
 use forebay_tasks::block_in_place;
-use futures::future::BoxFuture;
 
 use crate::checkpoint_directory::CheckpointDirectory;
 use crate::index_storage::IndexWriter;
@@ -49,20 +48,18 @@ impl Standby {
     /// Runs until the reader closes. The standby becomes the copy's tail once it has the lock, at
     /// once if `kept` holds it already. The take-over runs in this task, after the reader has
     /// opened, because it takes longer the larger the copy is.
-    pub(crate) fn run(self, kept: Option<Checkpoints>) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            if let Err(error) = self.publish() {
-                self.note_error(error);
-            }
-            let close_signal = Arc::clone(&self.context.close_signal);
-            let (checkpoints, replica) = tokio::select! {
-                biased;
-                () = close_signal.closed() => return,
-                taken = self.take_over(kept) => taken,
-            };
-            let Self { context, partition, task_guard, .. } = self;
-            Tail::of_shared_copy(context, partition, checkpoints, replica, task_guard).run().await;
-        })
+    pub(crate) async fn run(self, kept: Option<Checkpoints>) {
+        if let Err(error) = self.publish() {
+            self.note_error(error);
+        }
+        let close_signal = Arc::clone(&self.context.close_signal);
+        let (checkpoints, replica) = tokio::select! {
+            biased;
+            () = close_signal.closed() => return,
+            taken = self.take_over(kept) => taken,
+        };
+        let Self { context, partition, task_guard, .. } = self;
+        Tail::of_shared_copy(context, partition, checkpoints, replica, task_guard).run().await;
     }
 
     /// Waits until this reader can take the copy over.

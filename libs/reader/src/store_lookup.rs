@@ -27,58 +27,54 @@ pub(crate) struct StoreFacts {
 
 /// Queries the store that the name stands for. While the query, or the connection that it needs, is
 /// in progress, opens local files of the store that last had the name.
-pub(crate) fn find_store<'a>(
-    options: &'a ReaderOptions,
+pub(crate) async fn find_store(
+    options: &ReaderOptions,
     disk: Option<Arc<dyn Disk>>,
     parts: BoxFuture<'static, Result<ReaderParts>>,
-) -> BoxFuture<'a, Result<StoreFacts>> {
-    Box::pin(async move {
-        let (name, open_timeout) = (options.store.clone(), options.open_timeout);
-        let mut asking = Box::pin(async move {
-            let parts = parts.await?;
-            let versions =
-                tokio::time::timeout(open_timeout, ask_for_store(&name, &parts, open_timeout))
-                    .await;
-            let versions = versions.unwrap_or_else(|_| {
-                let message =
-                    "the control log was not read in time; check that the log is reachable";
-                Err(Error::unavailable(message))
-            });
-            Ok::<_, Error>((parts, versions.map_err(|error| error.with_store(&name))?))
+) -> Result<StoreFacts> {
+    let (name, open_timeout) = (options.store.clone(), options.open_timeout);
+    let mut asking = Box::pin(async move {
+        let parts = parts.await?;
+        let versions =
+            tokio::time::timeout(open_timeout, ask_for_store(&name, &parts, open_timeout)).await;
+        let versions = versions.unwrap_or_else(|_| {
+            let message = "the control log was not read in time; check that the log is reachable";
+            Err(Error::unavailable(message))
         });
-        let answer = futures::poll!(asking.as_mut());
-        // The query is in progress, and continues in a task of its own, which ends with this call.
-        let mut asked = JoinSet::new();
-        if answer.is_pending() {
-            asked.spawn(asking);
-        }
-        let mut ahead = SpeculativeOpen::look(options, disk.as_ref());
-        let (parts, versions) = match answer {
-            Poll::Ready(answer) => answer?,
-            Poll::Pending => {
-                let soon = Duration::from_millis(SPECULATIVE_OPEN_MS_MAX);
-                let soon = tokio::time::timeout(soon, asked.join_next()).await;
-                let answer = match soon {
-                    Ok(answer) => answer,
-                    Err(_) => {
-                        ahead = None;
-                        asked.join_next().await
-                    }
-                };
-                match answer {
-                    Some(Ok(answer)) => answer?,
-                    // Propagates the panic as if the query had run here.
-                    Some(Err(ended)) if ended.is_panic() => resume_unwind(ended.into_panic()),
-                    _ => {
-                        let message =
-                            "the runtime ended while the reader was opening; open the reader again";
-                        return Err(Error::closed(message));
-                    }
+        Ok::<_, Error>((parts, versions.map_err(|error| error.with_store(&name))?))
+    });
+    let answer = futures::poll!(asking.as_mut());
+    // The query is in progress, and continues in a task of its own, which ends with this call.
+    let mut asked = JoinSet::new();
+    if answer.is_pending() {
+        asked.spawn(asking);
+    }
+    let mut ahead = SpeculativeOpen::look(options, disk.as_ref());
+    let (parts, versions) = match answer {
+        Poll::Ready(answer) => answer?,
+        Poll::Pending => {
+            let soon = Duration::from_millis(SPECULATIVE_OPEN_MS_MAX);
+            let soon = tokio::time::timeout(soon, asked.join_next()).await;
+            let answer = match soon {
+                Ok(answer) => answer,
+                Err(_) => {
+                    ahead = None;
+                    asked.join_next().await
+                }
+            };
+            match answer {
+                Some(Ok(answer)) => answer?,
+                // Propagates the panic as if the query had run here.
+                Some(Err(ended)) if ended.is_panic() => resume_unwind(ended.into_panic()),
+                _ => {
+                    let message =
+                        "the runtime ended while the reader was opening; open the reader again";
+                    return Err(Error::closed(message));
                 }
             }
-        };
-        Ok(StoreFacts { parts, versions, ahead })
-    })
+        }
+    };
+    Ok(StoreFacts { parts, versions, ahead })
 }
 
 async fn ask_for_store(

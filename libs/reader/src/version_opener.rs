@@ -10,7 +10,6 @@ use forebay_core::limits::READER_READY_CHECK_MS;
 use forebay_core::{Error, Result};
 use forebay_index::{Index, InitialSource, SharedCopyDirectory};
 use forebay_replica::{Checkpoints, Partition, ReplicaContext, Tail, closed};
-use futures::future::BoxFuture;
 
 use crate::checkpoint_directory::CheckpointDirectory;
 use crate::followed_version::FollowedVersion;
@@ -33,24 +32,22 @@ impl VersionOpener {
     ///
     /// # Errors
     /// Returns the errors of [`Reader::open`](crate::Reader::open).
-    pub(crate) fn open(
+    pub(crate) async fn open(
         &self,
         versions: Vec<Arc<SchemaAt>>,
         ahead: Option<SpeculativeOpen>,
         memory: Option<u64>,
         beside: Option<StoreId>,
-    ) -> BoxFuture<'_, Result<FollowedVersion>> {
-        Box::pin(async move {
-            let (mut options, parts) = (self.options.clone(), self.parts.clone());
-            options.memory_limit = memory.or(options.memory_limit);
-            let (context, index) = match self.directory.clone() {
-                Some(directory) if directory.is_shared() => {
-                    open_shared(options, parts, versions, directory, ahead, beside).await
-                }
-                directory => open_alone(options, parts, versions, directory),
-            }?;
-            Ok(FollowedVersion { context, index })
-        })
+    ) -> Result<FollowedVersion> {
+        let (mut options, parts) = (self.options.clone(), self.parts.clone());
+        options.memory_limit = memory.or(options.memory_limit);
+        let (context, index) = match self.directory.clone() {
+            Some(directory) if directory.is_shared() => {
+                open_shared(options, parts, versions, directory, ahead, beside).await
+            }
+            directory => open_alone(options, parts, versions, directory),
+        }?;
+        Ok(FollowedVersion { context, index })
     }
 }
 

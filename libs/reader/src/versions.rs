@@ -171,48 +171,43 @@ impl Versions {
 }
 
 /// Follows the versions that the definition names, and switches to the live one.
-pub(crate) fn change_versions(
-    versions: Weak<Versions>,
-    opener: VersionOpener,
-) -> BoxFuture<'static, ()> {
-    Box::pin(async move {
-        let Some(home) = versions.upgrade().map(|versions| versions.current().context.home) else {
-            return;
-        };
-        let mut last_error: Option<Error> = None;
-        forget_dropped(&opener, home);
-        loop {
-            let changed = opener.parts.catalog.changes();
-            let Some(versions) = versions.upgrade() else { return };
-            let is_done = match follow(&versions, &opener, home).await {
-                Ok(is_done) => {
-                    last_error = None;
-                    is_done
-                }
-                Err(error) => {
-                    let store = &opener.options.store;
-                    if last_error.as_ref() != Some(&error) {
-                        tracing::warn!(%store, %error, "store version not followed yet");
-                    }
-                    last_error = Some(error);
-                    false
-                }
-            };
-            let close_signal = Arc::clone(&versions.current().context.close_signal);
-            drop(versions);
-            let wait_ms = if last_error.is_some() {
-                READER_COPY_POLL_INTERVAL_MS
-            } else {
-                READER_COPY_POLL_INTERVAL_ACTIVE_MS
-            };
-            tokio::select! {
-                biased;
-                () = close_signal.closed() => return,
-                is_followed = changed => if !is_followed { return },
-                () = tokio::time::sleep(Duration::from_millis(wait_ms)), if !is_done => {}
+pub(crate) async fn change_versions(versions: Weak<Versions>, opener: VersionOpener) {
+    let Some(home) = versions.upgrade().map(|versions| versions.current().context.home) else {
+        return;
+    };
+    let mut last_error: Option<Error> = None;
+    forget_dropped(&opener, home);
+    loop {
+        let changed = opener.parts.catalog.changes();
+        let Some(versions) = versions.upgrade() else { return };
+        let is_done = match follow(&versions, &opener, home).await {
+            Ok(is_done) => {
+                last_error = None;
+                is_done
             }
+            Err(error) => {
+                let store = &opener.options.store;
+                if last_error.as_ref() != Some(&error) {
+                    tracing::warn!(%store, %error, "store version not followed yet");
+                }
+                last_error = Some(error);
+                false
+            }
+        };
+        let close_signal = Arc::clone(&versions.current().context.close_signal);
+        drop(versions);
+        let wait_ms = if last_error.is_some() {
+            READER_COPY_POLL_INTERVAL_MS
+        } else {
+            READER_COPY_POLL_INTERVAL_ACTIVE_MS
+        };
+        tokio::select! {
+            biased;
+            () = close_signal.closed() => return,
+            is_followed = changed => if !is_followed { return },
+            () = tokio::time::sleep(Duration::from_millis(wait_ms)), if !is_done => {}
         }
-    })
+    }
 }
 
 /// A dropped version whose files are not removed yet.

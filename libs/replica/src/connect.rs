@@ -13,7 +13,6 @@ use forebay_core::limits::{
 use forebay_core::{Error, Result};
 use forebay_entries::find_log_id;
 use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit, Records};
-use futures::future::BoxFuture;
 
 use crate::age::clock_error_us;
 
@@ -35,20 +34,18 @@ pub struct LogConnection {
 ///
 /// # Errors
 /// Returns the errors of the log, and `Unavailable` if the log does not answer in time.
-pub fn connect<'a>(
-    log: &'a dyn ChangeLog,
+pub async fn connect(
+    log: &dyn ChangeLog,
     at: PartitionRef,
-    clock: &'a dyn Clock,
-) -> BoxFuture<'a, Result<LogConnection>> {
-    Box::pin(async move {
-        let before = clock.now();
-        let bounds = in_time(Duration::ZERO, log.bounds(at)).await?;
-        let after = clock.now();
-        let clock_error_us = bounds.server_time.map(|time| clock_error_us(before, time, after));
-        let log_id = in_time(Duration::ZERO, find_log_id(log, at, bounds)).await?;
-        let exchange_us = after.micros_since(before);
-        Ok(LogConnection { bounds, log_id, clock_error_us, exchange_us })
-    })
+    clock: &dyn Clock,
+) -> Result<LogConnection> {
+    let before = clock.now();
+    let bounds = in_time(Duration::ZERO, log.bounds(at)).await?;
+    let after = clock.now();
+    let clock_error_us = bounds.server_time.map(|time| clock_error_us(before, time, after));
+    let log_id = in_time(Duration::ZERO, find_log_id(log, at, bounds)).await?;
+    let exchange_us = after.micros_since(before);
+    Ok(LogConnection { bounds, log_id, clock_error_us, exchange_us })
 }
 
 /// Reads records, with a bound on how long the log may stay silent.

@@ -213,28 +213,16 @@ impl ReplicaContext {
     /// # Errors
     /// Returns `Unavailable` if the version is still unknown after `wait_max`; `UpgradeNeeded` if
     /// the control log holds an entry that this build does not know.
-    pub fn await_definition(
-        &self,
-        version: SchemaVersion,
-        wait_max: Duration,
-    ) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            self.parts.catalog.definition(self.store, version, wait_max).await?;
-            self.learn_definitions(version).map(|_| ())
-        })
+    pub async fn await_definition(&self, version: SchemaVersion, wait_max: Duration) -> Result<()> {
+        self.parts.catalog.definition(self.store, version, wait_max).await?;
+        self.learn_definitions(version).map(|_| ())
     }
 
     /// Appends a barrier entry, with a bound on the duration.
-    pub fn append_barrier<'a>(
-        &'a self,
-        at: PartitionRef,
-        barrier: &'a Entry,
-    ) -> BoxFuture<'a, Result<AppendReceipt>> {
-        Box::pin(async move {
-            let at = self.logs.at(at.partition);
-            in_time(Duration::ZERO, self.parts.barriers.append_barrier(at, encode_entry(barrier)?))
-                .await
-        })
+    pub async fn append_barrier(&self, at: PartitionRef, barrier: &Entry) -> Result<AppendReceipt> {
+        let at = self.logs.at(at.partition);
+        in_time(Duration::ZERO, self.parts.barriers.append_barrier(at, encode_entry(barrier)?))
+            .await
     }
 
     /// Notifies all waits that a tail advanced to this schema version.

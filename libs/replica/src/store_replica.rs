@@ -8,7 +8,6 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{ClientId, PartitionId, Position, Sequence};
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, ErrorCode, Result};
-use futures::future::BoxFuture;
 
 use crate::context::ReplicaContext;
 use crate::options::{ReplicaOptions, ReplicaParts};
@@ -78,14 +77,13 @@ impl StoreReplica {
     /// # Errors
     /// Returns the errors of a read by a reader, but `Unavailable` instead of `Closed`, also if the
     /// replica closes during the wait: the caller should retry with the replica's successor.
-    pub fn await_readable<'a>(
-        &'a self,
-        read: &'a ReadOptions,
-        partitions: &'a [PartitionId],
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            let context = self.context();
-            context.wait_for_read(read, partitions).await.map_err(|error| match error.code() {
+    pub async fn await_readable(
+        &self,
+        read: &ReadOptions,
+        partitions: &[PartitionId],
+    ) -> Result<()> {
+        let context = self.context();
+        context.wait_for_read(read, partitions).await.map_err(|error| match error.code() {
             ErrorCode::Closed => {
                 let message =
                     "the store's replica is being reopened here or by another process; try again";
@@ -93,10 +91,9 @@ impl StoreReplica {
             }
             _ => error,
         })?;
-            partitions
-                .iter()
-                .try_for_each(|partition| context.check_serves(*partition, read.staleness_bound()))
-        })
+        partitions
+            .iter()
+            .try_for_each(|partition| context.check_serves(*partition, read.staleness_bound()))
     }
 
     /// Waits until a partition has applied this position, regardless of its log.

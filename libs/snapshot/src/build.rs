@@ -12,7 +12,6 @@ use forebay_core::schema::Definition;
 use forebay_core::state_rows::RestoredState;
 use forebay_core::{Error, Result};
 use forebay_index::{ImageSink, Index, PartitionWriter};
-use futures::future::BoxFuture;
 
 use crate::delta::WRITES_AT_ONCE;
 use crate::image_state::ImageState;
@@ -75,28 +74,26 @@ impl ImageBuilder {
     ///
     /// # Errors
     /// The errors of [`RemoteShardExport::read`] and [`ImageBuilder::add`].
-    pub fn take_shard<'a>(
-        &'a mut self,
-        shard: &'a mut RemoteShardExport,
+    pub async fn take_shard(
+        &mut self,
+        shard: &mut RemoteShardExport,
         order: KeyOrder,
-    ) -> BoxFuture<'a, Result<RestoredState>> {
-        Box::pin(async move {
-            let (mut state, mut writes) = (ShardState::default(), Vec::new());
-            let read = shard.read(|key, row| {
-                if key.first() != Some(&DOCUMENTS) {
-                    state.take(key, row);
-                    return Ok(());
-                }
-                writes.push((order.identity(key)?, Some(row.to_vec())));
-                match writes.len() < WRITES_AT_ONCE {
-                    true => Ok(()),
-                    false => self.add(std::mem::take(&mut writes)),
-                }
-            });
-            read.await?;
-            self.add(writes)?;
-            state.decode()
-        })
+    ) -> Result<RestoredState> {
+        let (mut state, mut writes) = (ShardState::default(), Vec::new());
+        let read = shard.read(|key, row| {
+            if key.first() != Some(&DOCUMENTS) {
+                state.take(key, row);
+                return Ok(());
+            }
+            writes.push((order.identity(key)?, Some(row.to_vec())));
+            match writes.len() < WRITES_AT_ONCE {
+                true => Ok(()),
+                false => self.add(std::mem::take(&mut writes)),
+            }
+        });
+        read.await?;
+        self.add(writes)?;
+        state.decode()
     }
 
     /// Returns the lookup of the rows so far, for a fold.

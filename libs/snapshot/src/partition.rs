@@ -10,7 +10,6 @@ use forebay_core::id::{LogId, PartitionRef};
 use forebay_core::limits::SNAPSHOT_CHUNKS_AT_ONCE;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_tasks::run_blocking;
-use futures::future::BoxFuture;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
@@ -108,25 +107,23 @@ impl PartitionSnapshots {
     ///
     /// # Errors
     /// The errors of the object store.
-    pub fn list(&self) -> BoxFuture<'_, Result<Vec<ListedSnapshot>>> {
-        Box::pin(async move {
-            let found = self.listed(MANIFESTS).await?;
-            let mut marks: BTreeMap<SnapshotName, [Option<SystemTime>; 3]> = BTreeMap::new();
-            for object in found {
-                let Some((name, kind)) = object.0.split_once('.') else { continue };
-                let Ok(name) = name.parse() else { continue };
-                let Some(place) = [MANIFEST, VERIFIED, EXPIRED].iter().position(|it| *it == kind)
-                else {
-                    continue;
-                };
-                marks.entry(name).or_default()[place] = Some(object.1);
-            }
-            let listed = marks.into_iter().filter_map(|(name, [published, verified, expired])| {
-                let is_verified = verified.is_some();
-                Some(ListedSnapshot { name, published: published?, is_verified, expired })
-            });
-            Ok(listed.collect())
-        })
+    pub async fn list(&self) -> Result<Vec<ListedSnapshot>> {
+        let found = self.listed(MANIFESTS).await?;
+        let mut marks: BTreeMap<SnapshotName, [Option<SystemTime>; 3]> = BTreeMap::new();
+        for object in found {
+            let Some((name, kind)) = object.0.split_once('.') else { continue };
+            let Ok(name) = name.parse() else { continue };
+            let Some(place) = [MANIFEST, VERIFIED, EXPIRED].iter().position(|it| *it == kind)
+            else {
+                continue;
+            };
+            marks.entry(name).or_default()[place] = Some(object.1);
+        }
+        let listed = marks.into_iter().filter_map(|(name, [published, verified, expired])| {
+            let is_verified = verified.is_some();
+            Some(ListedSnapshot { name, published: published?, is_verified, expired })
+        });
+        Ok(listed.collect())
     }
 
     /// Returns the manifest of the newest snapshot that counts. The snapshot belongs to this log,
@@ -136,56 +133,50 @@ impl PartitionSnapshots {
     /// # Errors
     /// The errors of the object store; the error of the last skipped manifest if no other one is
     /// left.
-    pub fn newest(&self, log_id: Option<LogId>) -> BoxFuture<'_, Result<Option<Manifest>>> {
-        Box::pin(async move {
-            let mut listed = self.list().await?;
-            listed.retain(ListedSnapshot::counts);
-            let last = listed.iter().max_by_key(|listed| listed.published);
-            let Some(log_id) = log_id.or(last.map(|listed| listed.name.log_id)) else {
-                return Ok(None);
-            };
-            listed.retain(|listed| listed.name.log_id == log_id);
-            let mut passed_over = None;
-            for ListedSnapshot { name, .. } in listed.into_iter().rev() {
-                match self.read(name).await {
-                    Ok(manifest) => return Ok(Some(manifest)),
-                    Err(error) if is_of_object(&error) => {
-                        tracing::warn!(at = %self.at, %name, %error, "unreadable snapshot skipped");
-                        passed_over = Some(error);
-                    }
-                    Err(error) => return Err(error),
+    pub async fn newest(&self, log_id: Option<LogId>) -> Result<Option<Manifest>> {
+        let mut listed = self.list().await?;
+        listed.retain(ListedSnapshot::counts);
+        let last = listed.iter().max_by_key(|listed| listed.published);
+        let Some(log_id) = log_id.or(last.map(|listed| listed.name.log_id)) else {
+            return Ok(None);
+        };
+        listed.retain(|listed| listed.name.log_id == log_id);
+        let mut passed_over = None;
+        for ListedSnapshot { name, .. } in listed.into_iter().rev() {
+            match self.read(name).await {
+                Ok(manifest) => return Ok(Some(manifest)),
+                Err(error) if is_of_object(&error) => {
+                    tracing::warn!(at = %self.at, %name, %error, "unreadable snapshot skipped");
+                    passed_over = Some(error);
                 }
+                Err(error) => return Err(error),
             }
-            passed_over.map_or(Ok(None), Err)
-        })
+        }
+        passed_over.map_or(Ok(None), Err)
     }
 
     /// Reads the manifest of a snapshot.
     ///
     /// # Errors
     /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
-    pub fn read(&self, name: SnapshotName) -> BoxFuture<'_, Result<Manifest>> {
-        Box::pin(async move {
-            let object = self.get(&self.mark(name, MANIFEST)).await?;
-            let manifest = Manifest::decode(&object)?;
-            if manifest.name() != name || manifest.at != self.at {
-                let message =
-                    format!("the manifest {name} is of another snapshot; the manifest is ignored");
-                return Err(Error::corrupt(message));
-            }
-            Ok(manifest)
-        })
+    pub async fn read(&self, name: SnapshotName) -> Result<Manifest> {
+        let object = self.get(&self.mark(name, MANIFEST)).await?;
+        let manifest = Manifest::decode(&object)?;
+        if manifest.name() != name || manifest.at != self.at {
+            let message =
+                format!("the manifest {name} is of another snapshot; the manifest is ignored");
+            return Err(Error::corrupt(message));
+        }
+        Ok(manifest)
     }
 
     /// Reads the bytes of a chunk.
     ///
     /// # Errors
     /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
-    pub fn chunk(&self, id: ChunkId) -> BoxFuture<'_, Result<Bytes>> {
-        Box::pin(async move {
-            let object = self.get(&self.chunk_path(id.name())).await?;
-            run_blocking(move || decode_chunk(&id, &object)).await
-        })
+    pub async fn chunk(&self, id: ChunkId) -> Result<Bytes> {
+        let object = self.get(&self.chunk_path(id.name())).await?;
+        run_blocking(move || decode_chunk(&id, &object)).await
     }
 
     /// Streams the bytes of these chunks in order; several requests are in flight at a time.
@@ -202,28 +193,20 @@ impl PartitionSnapshots {
     ///
     /// # Errors
     /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
-    pub fn delta_state<'a>(
-        &'a self,
-        manifest: &'a Manifest,
-        delta: &'a DeltaLayer,
-    ) -> BoxFuture<'a, Result<ImageState>> {
-        Box::pin(async move {
-            let chunks: Vec<_> = self.chunks(delta.state.clone()).try_collect().await?;
-            let Manifest { at, partitions, .. } = *manifest;
-            ImageState::decode(at, partitions, delta.progress, &chunks.concat())
-        })
+    pub async fn delta_state(&self, manifest: &Manifest, delta: &DeltaLayer) -> Result<ImageState> {
+        let chunks: Vec<_> = self.chunks(delta.state.clone()).try_collect().await?;
+        let Manifest { at, partitions, .. } = *manifest;
+        ImageState::decode(at, partitions, delta.progress, &chunks.concat())
     }
 
     /// Stores a chunk.
     ///
     /// # Errors
     /// The errors of the object store.
-    pub fn put_chunk(&self, id: ChunkId, bytes: Bytes) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            let object = run_blocking(move || encode_chunk(&bytes)).await?;
-            let put = self.objects.put(&self.chunk_path(id.name()), object.into()).await;
-            put.map(drop).map_err(told)
-        })
+    pub async fn put_chunk(&self, id: ChunkId, bytes: Bytes) -> Result<()> {
+        let object = run_blocking(move || encode_chunk(&bytes)).await?;
+        let put = self.objects.put(&self.chunk_path(id.name()), object.into()).await;
+        put.map(drop).map_err(told)
     }
 
     /// Publishes a manifest whose chunks are stored. The call reads back the chunks that were
@@ -233,37 +216,30 @@ impl PartitionSnapshots {
     /// # Errors
     /// `Corrupt` for a chunk with other bytes than were stored; `NotFound` for a removed chunk; the
     /// errors of the object store.
-    pub fn publish<'a>(&'a self, manifest: &'a Manifest) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            let name = manifest.name();
-            self.create(&self.mark(name, MANIFEST), manifest.encode()?).await?;
-            self.read(name).await?;
-            let (new, shared): (Vec<_>, Vec<_>) =
-                manifest.chunks().copied().partition(|id| id.written_by == manifest.id);
-            let of = self.clone();
-            let looks =
-                stream::iter(shared).map(move |id| {
-                    let of = of.clone();
-                    async move {
-                        of.objects.head(&of.chunk_path(id.name())).await.map(drop).map_err(told)
-                    }
-                });
-            looks.buffer_unordered(SNAPSHOT_CHUNKS_AT_ONCE).try_collect::<()>().await?;
-            self.read_back(new).await?;
-            self.create(&self.mark(name, VERIFIED), Bytes::new()).await
-        })
+    pub async fn publish(&self, manifest: &Manifest) -> Result<()> {
+        let name = manifest.name();
+        self.create(&self.mark(name, MANIFEST), manifest.encode()?).await?;
+        self.read(name).await?;
+        let (new, shared): (Vec<_>, Vec<_>) =
+            manifest.chunks().copied().partition(|id| id.written_by == manifest.id);
+        let of = self.clone();
+        let looks = stream::iter(shared).map(move |id| {
+            let of = of.clone();
+            async move { of.objects.head(&of.chunk_path(id.name())).await.map(drop).map_err(told) }
+        });
+        looks.buffer_unordered(SNAPSHOT_CHUNKS_AT_ONCE).try_collect::<()>().await?;
+        self.read_back(new).await?;
+        self.create(&self.mark(name, VERIFIED), Bytes::new()).await
     }
 
     /// Reads these chunks to verify them, and discards the bytes.
     ///
     /// # Errors
     /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
-    pub fn read_back(&self, ids: Vec<ChunkId>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            let mut read = Box::pin(self.chunks(ids));
-            while read.try_next().await?.is_some() {}
-            Ok(())
-        })
+    pub async fn read_back(&self, ids: Vec<ChunkId>) -> Result<()> {
+        let mut read = Box::pin(self.chunks(ids));
+        while read.try_next().await?.is_some() {}
+        Ok(())
     }
 
     /// Expires a snapshot, so that it no longer counts; its chunks stay for readers that have
@@ -280,31 +256,27 @@ impl PartitionSnapshots {
     ///
     /// # Errors
     /// The errors of the object store.
-    pub fn known_chunks(&self) -> BoxFuture<'_, Result<HashMap<ChunkHash, ChunkId>>> {
-        Box::pin(async move {
-            let mut known = HashMap::new();
-            for listed in self.list().await?.into_iter().filter(|listed| listed.expired.is_none()) {
-                match self.read(listed.name).await {
-                    Ok(manifest) => known.extend(manifest.chunks().map(|id| (id.hash, *id))),
-                    Err(error) if is_of_object(&error) => {}
-                    Err(error) => return Err(error),
-                }
+    pub async fn known_chunks(&self) -> Result<HashMap<ChunkHash, ChunkId>> {
+        let mut known = HashMap::new();
+        for listed in self.list().await?.into_iter().filter(|listed| listed.expired.is_none()) {
+            match self.read(listed.name).await {
+                Ok(manifest) => known.extend(manifest.chunks().map(|id| (id.hash, *id))),
+                Err(error) if is_of_object(&error) => {}
+                Err(error) => return Err(error),
             }
-            Ok(known)
-        })
+        }
+        Ok(known)
     }
 
     /// Returns the current time of the object store.
     ///
     /// # Errors
     /// The errors of the object store.
-    pub fn now(&self) -> BoxFuture<'_, Result<SystemTime>> {
-        Box::pin(async move {
-            let path = self.root.clone().join(CLOCK);
-            self.objects.put(&path, Bytes::new().into()).await.map_err(told)?;
-            let written = self.objects.head(&path).await.map_err(told)?;
-            Ok(written.last_modified.into())
-        })
+    pub async fn now(&self) -> Result<SystemTime> {
+        let path = self.root.clone().join(CLOCK);
+        self.objects.put(&path, Bytes::new().into()).await.map_err(told)?;
+        let written = self.objects.head(&path).await.map_err(told)?;
+        Ok(written.last_modified.into())
     }
 
     /// Lists all chunks with their write times.

@@ -41,26 +41,24 @@ impl RemoteShardExport {
     ///
     /// # Errors
     /// `Unavailable` if the shard is not available now; `NotFound` if the store does not exist.
-    pub fn freeze(
+    pub async fn freeze(
         channel: Channel,
         store: &str,
         storage_id: Option<StoreId>,
         partition: PartitionId,
         bytes_per_second: u64,
-    ) -> BoxFuture<'_, Result<Self>> {
-        Box::pin(async move {
-            let mut client =
-                ShardCopiesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-            let request = v1::BeginCopyRequest {
-                store: store.to_owned(),
-                partition: partition.0,
-                copy_id: 0,
-                mode: v1::CopyMode::Rows.into(),
-                storage_id: storage_id.map(|id| id.0),
-            };
-            let begun = in_time(ANSWER_WAIT, client.begin_copy(request)).await?.into_inner();
-            Ok(Self { client, plan: begun.plan.unwrap_or_default(), bytes_per_second })
-        })
+    ) -> Result<Self> {
+        let mut client =
+            ShardCopiesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let request = v1::BeginCopyRequest {
+            store: store.to_owned(),
+            partition: partition.0,
+            copy_id: 0,
+            mode: v1::CopyMode::Rows.into(),
+            storage_id: storage_id.map(|id| id.0),
+        };
+        let begun = in_time(ANSWER_WAIT, client.begin_copy(request)).await?.into_inner();
+        Ok(Self { client, plan: begun.plan.unwrap_or_default(), bytes_per_second })
     }
 
     /// Returns the partition of the shard.
@@ -103,24 +101,22 @@ impl RemoteShardExport {
     ///
     /// # Errors
     /// As [`RemoteShardExport::read`].
-    pub fn state(&mut self) -> BoxFuture<'_, Result<RestoredState>> {
-        Box::pin(async move {
-            let mut rows = ShardState::default();
-            for number in 0..self.plan.ranges.len() {
-                let range = &self.plan.ranges[number];
-                if range.to.as_ref().is_some_and(|to| &to[..] <= STATE_FROM) {
-                    continue;
-                }
-                // No row has exactly this key.
-                let behind = (&range.from[..] < STATE_FROM).then(|| STATE_FROM.to_vec());
-                let take = &mut |key: &[u8], row: &[u8]| {
-                    rows.take(key, row);
-                    Ok(())
-                };
-                self.read_range(number, behind, take).await?;
+    pub async fn state(&mut self) -> Result<RestoredState> {
+        let mut rows = ShardState::default();
+        for number in 0..self.plan.ranges.len() {
+            let range = &self.plan.ranges[number];
+            if range.to.as_ref().is_some_and(|to| &to[..] <= STATE_FROM) {
+                continue;
             }
-            rows.decode()
-        })
+            // No row has exactly this key.
+            let behind = (&range.from[..] < STATE_FROM).then(|| STATE_FROM.to_vec());
+            let take = &mut |key: &[u8], row: &[u8]| {
+                rows.take(key, row);
+                Ok(())
+            };
+            self.read_range(number, behind, take).await?;
+        }
+        rows.decode()
     }
 
     /// Returns the stored rows of the first of these keys as a block (`block_rows`), and the number
@@ -128,30 +124,23 @@ impl RemoteShardExport {
     ///
     /// # Errors
     /// As [`RemoteShardExport::read`].
-    pub fn rows_of<'a>(&'a mut self, keys: &'a [Vec<u8>]) -> BoxFuture<'a, Result<(usize, Bytes)>> {
-        Box::pin(async move {
-            let asked: Vec<_> =
-                keys.iter().take(KEYS_AT_ONCE).map(|key| key.clone().into()).collect();
-            let most = asked.len();
-            let request = v1::GetRowsRequest { copy_id: self.plan.copy_id, keys: asked };
-            let answer = in_time(ANSWER_WAIT, self.client.get_rows(request)).await?.into_inner();
-            let answered = answer.keys as usize;
-            if answered == 0 || answered > most {
-                return Err(Error::corrupt(
-                    "the replicator answered for other keys than requested",
-                ));
-            }
-            Ok((answered, block_of(&answer.rows.unwrap_or_default())?))
-        })
+    pub async fn rows_of(&mut self, keys: &[Vec<u8>]) -> Result<(usize, Bytes)> {
+        let asked: Vec<_> = keys.iter().take(KEYS_AT_ONCE).map(|key| key.clone().into()).collect();
+        let most = asked.len();
+        let request = v1::GetRowsRequest { copy_id: self.plan.copy_id, keys: asked };
+        let answer = in_time(ANSWER_WAIT, self.client.get_rows(request)).await?.into_inner();
+        let answered = answer.keys as usize;
+        if answered == 0 || answered > most {
+            return Err(Error::corrupt("the replicator answered for other keys than requested"));
+        }
+        Ok((answered, block_of(&answer.rows.unwrap_or_default())?))
     }
 
     /// Releases the frozen shard. If the request fails, the replicator releases the shard by
     /// itself.
-    pub fn end(mut self) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            let request = v1::EndCopyRequest { copy_id: self.plan.copy_id };
-            drop(in_time(ANSWER_WAIT, self.client.end_copy(request)).await);
-        })
+    pub async fn end(mut self) {
+        let request = v1::EndCopyRequest { copy_id: self.plan.copy_id };
+        drop(in_time(ANSWER_WAIT, self.client.end_copy(request)).await);
     }
 
     fn read_range<'a>(

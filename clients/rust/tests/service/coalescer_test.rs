@@ -34,7 +34,7 @@ async fn concurrent_writes_are_coalesced_and_each_receives_its_own_outcome() {
     let counts = counts(&world.reader("counters").await).await;
     assert_eq!(counts.len(), WRITES);
     assert!(counts.values().all(|count| *count == 1), "{counts:?}");
-    // Two writes go at once, each alone; the others form at most one entry in each partition.
+    // The first write goes alone; the others form at most one entry in each partition.
     let batches = world.batches(&store).await;
     assert!(batches.len() <= 2 + 4, "{batches:?}");
     assert_eq!(batches.iter().sum::<usize>(), WRITES);

@@ -22,9 +22,9 @@ use forebay_core::limits::VERIFY_NAMED_MAX;
 use forebay_core::row::{Document, row_schema_version};
 use forebay_core::schema_set::SchemaSet;
 use forebay_core::{Error, Result};
+use futures::future::BoxFuture;
 
 use self::digest_scan::Ranges;
-use futures::future::BoxFuture;
 
 pub use self::changes::VerifyLog;
 pub use self::copies::{OfflineCopy, ReaderCopy, ShardCopy};
