@@ -169,12 +169,29 @@ public final class ForebayClient implements AutoCloseable {
      * @throws NotFoundException if there is no such store
      */
     public Definition describeStore(String name) {
+        return describeStore(name, 0);
+    }
+
+    /**
+     * Returns the definition of a store at a version.
+     *
+     * @param name the store's name
+     * @param version the version, from 1; 0 for the newest
+     * @return the definition
+     * @throws NotFoundException if there is no such store, or the store has no such version
+     */
+    public Definition describeStore(String name, int version) {
         CallBuffer call = CallBuffer.take();
         try {
             byte[] text = Text.utf8(name);
             call.check(
                     Native.CALLS.storeDescribe(
-                            id.id(), call.put(text), text.length, 0, call.out(0), call.error()));
+                            id.id(),
+                            call.put(text),
+                            text.length,
+                            version,
+                            call.out(0),
+                            call.error()));
             return Definition.unpack(new Unpacker(call.takeBytes(0)));
         } finally {
             call.release();

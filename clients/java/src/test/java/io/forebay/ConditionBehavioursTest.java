@@ -163,6 +163,9 @@ class ConditionBehavioursTest extends Behaviours {
             List<Alteration> rename = List.of(Alteration.renameField("a", "c"));
             Definition altered = CLIENT.alterStore(at.name(), 1, rename);
             assertEquals(List.of("a"), altered.field("c").orElseThrow().aliases());
+            assertEquals(described, CLIENT.describeStore(at.name(), 1));
+            assertEquals(altered, CLIENT.describeStore(at.name(), 2));
+            refused(NotFoundException.class, () -> CLIENT.describeStore(at.name(), 9));
             List<Alteration> drop = List.of(Alteration.dropField("b"));
             refused(ConflictException.class, () -> CLIENT.alterStore(at.name(), 1, drop));
             assertEquals(given, setOptions(at.name(), altered.options()));
