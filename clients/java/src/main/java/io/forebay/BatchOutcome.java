@@ -9,9 +9,9 @@ import org.jspecify.annotations.Nullable;
  * The outcome of a batch.
  *
  * @param token positions in the log of every change that is in the log
- * @param changes the outcome of each change, in the order in which they were added
+ * @param results the outcome of each change, in the order in which they were added
  */
-public record BatchOutcome(Token token, List<Change> changes) {
+public record BatchOutcome(Token token, List<ChangeOutcome> results) {
     /**
      * The outcome of one change of a batch.
      *
@@ -20,12 +20,13 @@ public record BatchOutcome(Token token, List<Change> changes) {
      *     version
      * @param error the permanent refusal; null if the change was not refused
      */
-    public record Change(
+    public record ChangeOutcome(
             WriteOutcome.@Nullable Result result,
             OptionalLong version,
             @Nullable ForebayException error) {
-        static Change of(int result, OptionalLong version, @Nullable ForebayException error) {
-            return new Change(
+        static ChangeOutcome of(
+                int result, OptionalLong version, @Nullable ForebayException error) {
+            return new ChangeOutcome(
                     error == null ? WriteOutcome.Result.values()[result - 1] : null,
                     version,
                     error);
@@ -39,8 +40,8 @@ public record BatchOutcome(Token token, List<Change> changes) {
      * @throws ForebayException the first change's error
      */
     public BatchOutcome requireComplete() {
-        for (Change change : changes) {
-            ForebayException error = change.error();
+        for (ChangeOutcome outcome : results) {
+            ForebayException error = outcome.error();
             if (error != null) {
                 throw error;
             }
@@ -49,12 +50,12 @@ public record BatchOutcome(Token token, List<Change> changes) {
     }
 
     WriteOutcome single() {
-        Change change = requireComplete().changes().get(0);
-        WriteOutcome.Result result = change.result();
+        ChangeOutcome outcome = requireComplete().results().get(0);
+        WriteOutcome.Result result = outcome.result();
         if (result == null) {
             throw ForebayException.of(
                     ErrorCode.INTERNAL, "a change has no result; report this as a bug");
         }
-        return new WriteOutcome(token, result, change.version());
+        return new WriteOutcome(token, result, outcome.version());
     }
 }

@@ -253,13 +253,13 @@ public final class Store {
             CallBuffer.Place outcomes = call.allocate((long) OUTCOME_BYTES * count);
             call.check(batchCall.run(call, outcomes.address()));
             Token token = new Token(call.takeBytes(0));
-            List<BatchOutcome.Change> changes = new ArrayList<>(count);
+            List<BatchOutcome.ChangeOutcome> results = new ArrayList<>(count);
             for (int place = 0; place < count; place++) {
                 long address = outcomes.address() + (long) OUTCOME_BYTES * place;
                 int at = outcomes.at() + OUTCOME_BYTES * place;
-                changes.add(change(call, outcomes.buffer(), at, address));
+                results.add(changeOutcome(call, outcomes.buffer(), at, address));
             }
-            return new BatchOutcome(token, List.copyOf(changes));
+            return new BatchOutcome(token, List.copyOf(results));
         } catch (UnknownOutcomeException unknown) {
             unknown.told(count, deadline);
             throw unknown;
@@ -268,7 +268,7 @@ public final class Store {
         }
     }
 
-    private static BatchOutcome.Change change(
+    private static BatchOutcome.ChangeOutcome changeOutcome(
             CallBuffer call, ByteBuffer buffer, int at, long address) {
         int result = buffer.getInt(at);
         OptionalLong version =
@@ -279,6 +279,6 @@ public final class Store {
                 result == 0
                         ? ForebayException.of(call.failure(buffer, at + 16, address + 16))
                         : null;
-        return BatchOutcome.Change.of(result, version, error);
+        return BatchOutcome.ChangeOutcome.of(result, version, error);
     }
 }

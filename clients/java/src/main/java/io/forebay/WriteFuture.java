@@ -48,17 +48,17 @@ final class WriteFuture<T> implements CompletionQueue.Listener {
         }
         Token token = new Token(event.bytes());
         int count = event.i32();
-        List<BatchOutcome.Change> changes = new ArrayList<>(count);
+        List<BatchOutcome.ChangeOutcome> results = new ArrayList<>(count);
         for (int place = 0; place < count; place++) {
             int result = event.i32();
             boolean hasVersion = event.i32() != 0;
             long version = event.i64();
-            changes.add(
-                    BatchOutcome.Change.of(
+            results.add(
+                    BatchOutcome.ChangeOutcome.of(
                             result,
                             hasVersion ? OptionalLong.of(version) : OptionalLong.empty(),
                             event.failure()));
         }
-        return new BatchOutcome(token, List.copyOf(changes));
+        return new BatchOutcome(token, List.copyOf(results));
     }
 }

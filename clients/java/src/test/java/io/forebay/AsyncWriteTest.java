@@ -62,7 +62,7 @@ class AsyncWriteTest extends Behaviours {
                 assertEquals(WriteOutcome.Result.APPENDED, one.get().result());
             }
             BatchOutcome outcome = batch.sendAsync().get();
-            assertEquals(WriteOutcome.Result.CONDITION_FAILED, outcome.changes().get(0).result());
+            assertEquals(WriteOutcome.Result.CONDITION_FAILED, outcome.results().get(0).result());
             assertEquals(300, at.number(at.latest(), "a", "k"));
         }
     }

@@ -88,7 +88,7 @@ class BatchBehavioursTest extends Behaviours {
             assertEquals(0, at.reader().getMany(at.reader().field("s"), none).size());
             assertEquals(List.of(), at.reader().getDocuments(none));
             at.reader().gather(plan, none, new float[0], new byte[0], new byte[0]);
-            assertEquals(List.of(), at.store().batch().send().changes());
+            assertEquals(List.of(), at.store().batch().send().results());
         }
     }
 

@@ -141,7 +141,7 @@ class MemoryBehavioursTest extends Behaviours {
                 batch.add(store.upsert(Key.of("k" + place)).increment("a", 1));
                 batch.add(store.upsert(Key.of("k" + place)).increment("a", 1));
             }
-            assertEquals(6_000, batch.send().requireComplete().changes().size());
+            assertEquals(6_000, batch.send().requireComplete().results().size());
             assertEquals(3_000, all(reader).size());
             assertTrue(all(reader).values().stream().allMatch(Map.of("a", 2L)::equals));
             refused(NotFoundException.class, () -> store.upsert(key).set("c", 1).send());

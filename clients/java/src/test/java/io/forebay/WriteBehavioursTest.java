@@ -242,10 +242,10 @@ class WriteBehavioursTest extends Behaviours {
             batch.add(at.store().upsert(K).set("b", 1).ifAbsent());
             batch.add(at.store().upsert(K).set("b", 2).ifAbsent());
             BatchOutcome sent = batch.send().requireComplete();
-            assertEquals(52, sent.changes().size());
-            assertEquals(WriteOutcome.Result.APPENDED, sent.changes().get(49).result());
-            assertEquals(WriteOutcome.Result.APPLIED, sent.changes().get(50).result());
-            assertEquals(WriteOutcome.Result.CONDITION_FAILED, sent.changes().get(51).result());
+            assertEquals(52, sent.results().size());
+            assertEquals(WriteOutcome.Result.APPENDED, sent.results().get(49).result());
+            assertEquals(WriteOutcome.Result.APPLIED, sent.results().get(50).result());
+            assertEquals(WriteOutcome.Result.CONDITION_FAILED, sent.results().get(51).result());
             Reads reads = at.after(sent);
             for (int key = 0; key < 5; key++) {
                 assertEquals(45 + key, at.number(reads, "a", "k" + key));
