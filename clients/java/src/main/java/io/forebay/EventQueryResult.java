@@ -13,7 +13,7 @@ import java.util.Map;
  * @param events the events, in the requested order
  * @param token the positions that were read; a later select after this token reads no older state
  */
-public record EventQueryResult(List<Column> columns, List<Event> events, Token token) {
+public record EventQueryResult(List<EventColumn> columns, List<Event> events, Token token) {
     /**
      * A column of a select.
      *
@@ -21,15 +21,16 @@ public record EventQueryResult(List<Column> columns, List<Event> events, Token t
      * @param name the current name
      * @param type the type
      */
-    public record Column(int id, String name, FieldType type) {}
+    public record EventColumn(int id, String name, FieldType type) {}
 
     static EventQueryResult unpack(Unpacker packed) {
         Token token = new Token(packed.bytes());
         int count = packed.i32();
-        List<Column> columns = new ArrayList<>(count);
+        List<EventColumn> columns = new ArrayList<>(count);
         Map<Integer, String> names = new HashMap<>();
         for (int place = 0; place < count; place++) {
-            Column column = new Column(packed.i32(), packed.text(), new FieldType(packed.i32()));
+            EventColumn column =
+                    new EventColumn(packed.i32(), packed.text(), new FieldType(packed.i32()));
             columns.add(column);
             names.put(column.id(), column.name());
         }

@@ -77,7 +77,7 @@ class SelectBehavioursTest extends Behaviours {
         Key user = Key.of("user-1");
         EventQueryResult selected = orders.select().key(user).send();
         List<String> names =
-                selected.columns().stream().map(EventQueryResult.Column::name).toList();
+                selected.columns().stream().map(EventQueryResult.EventColumn::name).toList();
         assertEquals(List.of("at", "city", "class", "price", "note", "tags"), names);
         assertEquals(FieldType.INT32, selected.columns().get(2).type());
         Event first = selected.events().get(0);
