@@ -30,12 +30,12 @@ public final class GatherPlan implements AutoCloseable {
      * @param first the first column
      * @param count the number of columns: 1, or the components of a vector
      */
-    public record Columns(String field, int first, int count) {}
+    public record GatherColumns(String field, int first, int count) {}
 
     private final NativeId id;
     private final int width;
     private final Cell cell;
-    private final List<Columns> columns;
+    private final List<GatherColumns> columns;
 
     private GatherPlan(long id, int width, Cell cell) {
         this.id = NativeId.ownedBy(this, id);
@@ -72,14 +72,14 @@ public final class GatherPlan implements AutoCloseable {
         }
     }
 
-    private static List<Columns> columnsOf(long id) {
+    private static List<GatherColumns> columnsOf(long id) {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(Native.CALLS.gatherPlanColumns(id, call.out(0), call.error()));
             Unpacker packed = new Unpacker(call.takeBytes(0));
-            List<Columns> columns = new ArrayList<>();
+            List<GatherColumns> columns = new ArrayList<>();
             for (int left = packed.i32(); left > 0; left--) {
-                columns.add(new Columns(packed.text(), packed.i32(), packed.i32()));
+                columns.add(new GatherColumns(packed.text(), packed.i32(), packed.i32()));
             }
             return List.copyOf(columns);
         } finally {
@@ -101,7 +101,7 @@ public final class GatherPlan implements AutoCloseable {
      *
      * @return the columns of each field, in the order of the fields
      */
-    public List<Columns> columns() {
+    public List<GatherColumns> columns() {
         return columns;
     }
 

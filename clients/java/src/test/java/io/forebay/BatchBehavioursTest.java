@@ -133,11 +133,11 @@ class BatchBehavioursTest extends Behaviours {
             float[] values = new float[4];
             at.reader().gather(plan, Keys.of(ONE), values, null, null);
             assertArrayEquals(new float[] {1.5f, 10, 20, 1}, values);
-            List<GatherPlan.Columns> columns =
+            List<GatherPlan.GatherColumns> columns =
                     List.of(
-                            new GatherPlan.Columns("f", 0, 1),
-                            new GatherPlan.Columns("v", 1, 2),
-                            new GatherPlan.Columns("i", 3, 1));
+                            new GatherPlan.GatherColumns("f", 0, 1),
+                            new GatherPlan.GatherColumns("v", 1, 2),
+                            new GatherPlan.GatherColumns("i", 3, 1));
             assertEquals(columns, plan.columns());
         }
     }
