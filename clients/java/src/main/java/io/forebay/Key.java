@@ -62,7 +62,7 @@ public final class Key {
      * @param partitionKey the value of that field
      * @return the key with its partition key
      */
-    public Key within(Key partitionKey) {
+    public Key withPartitionKey(Key partitionKey) {
         return new Key(type, bytes, new Key(partitionKey.type, partitionKey.bytes, null));
     }
 

@@ -237,7 +237,7 @@ class BareKeysTest extends Behaviours {
                         .field("user", FieldType.INT64)
                         .field("i", FieldType.INT64)
                         .partitionKey("user");
-        Key key = Key.of(1).within(Key.of(2));
+        Key key = Key.of(1).withPartitionKey(Key.of(2));
         try (InMemoryReader reader =
                 ForebayReader.inMemory(spec, Write.row(key).set("i", 3))) {
             FieldHandle field = reader.field("i");

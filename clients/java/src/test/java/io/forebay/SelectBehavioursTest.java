@@ -179,7 +179,8 @@ class SelectBehavioursTest extends Behaviours {
         refusedAt(invalid, "class", orders, orders.select().equal("class", Long.MAX_VALUE));
         refusedAt(invalid, "tags", orders, orders.select().orderBy("tags"));
         refusedAt(invalid, null, orders, orders.select().key(Key.of(7)));
-        refusedAt(invalid, null, orders, orders.select().key(Key.of("a").within(Key.of("b"))));
+        Key partitioned = Key.of("a").withPartitionKey(Key.of("b"));
+        refusedAt(invalid, null, orders, orders.select().key(partitioned));
         EventQuery two = orders.select().key(Key.of("user-1")).equal("city", "Rome");
         refusedAt(invalid, null, orders, two);
         invalid(() -> orders.select().limit(-1));

@@ -169,8 +169,8 @@ class WriteBehavioursTest extends Behaviours {
                                 spec.field("user", FieldType.INT64)
                                         .field("a", FieldType.INT64)
                                         .partitionKey("user"))) {
-            Key one = K.within(Key.of(1));
-            Key two = K.within(Key.of(2));
+            Key one = K.withPartitionKey(Key.of(1));
+            Key two = K.withPartitionKey(Key.of(2));
             Batch batch = at.store().batch();
             batch.add(at.store().put(one).set("a", 1)).add(at.store().put(two).set("a", 2));
             Reads reads = at.after(batch.send().requireComplete());
