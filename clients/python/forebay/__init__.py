@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from forebay._aio_reader import AsyncReader
     from forebay._answers import (
         BatchOutcome,
+        CatchUp,
         CheckpointCounts,
         Counts,
         Definition,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
         ReadCounts,
         ReaderMetrics,
         ReaderStatus,
+        RebuildProgress,
         SnapshotDownload,
         StreamSummary,
         Verification,
@@ -104,6 +106,7 @@ __all__ = [
     "AsyncStore",
     "AsyncWriteStream",
     "BatchOutcome",
+    "CatchUp",
     "Change",
     "CheckpointCounts",
     "Client",
@@ -146,6 +149,7 @@ __all__ = [
     "Reader",
     "ReaderMetrics",
     "ReaderStatus",
+    "RebuildProgress",
     "SnapshotDownload",
     "StaleError",
     "Store",
@@ -178,9 +182,9 @@ __all__ = [
 _LAZY = {
     "_aio": "AsyncClient",
     "_aio_reader": "AsyncReader",
-    "_answers": "BatchOutcome CheckpointCounts Counts Definition Event EventColumn "
+    "_answers": "BatchOutcome CatchUp CheckpointCounts Counts Definition Event EventColumn "
     "EventQueryResult Field MemoryUse PackedValues PartitionStatus ReadCounts ReaderMetrics "
-    "ReaderStatus SnapshotDownload StreamSummary Verification WriteOutcome",
+    "ReaderStatus RebuildProgress SnapshotDownload StreamSummary Verification WriteOutcome",
     "_async_verbs": "AsyncAcknowledgement AsyncOrderedReads AsyncOrderedScan AsyncStore "
     "AsyncWriteStream",
     "_memory": "InMemoryReader",

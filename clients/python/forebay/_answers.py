@@ -243,6 +243,33 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class CatchUp:
+    """Part of a log that a copy reads before it has caught up."""
+
+    start: int
+    """Offset at which the copy started."""
+    offset_applied: int
+    """First offset that is not applied yet."""
+    target: int
+    """The log's end when the copy was opened."""
+    percent: int
+    """The completed part, 0 to 100; below 100 until the copy has caught up."""
+
+
+@dataclass(frozen=True)
+class RebuildProgress:
+    """Progress of a new copy that is built in addition to the served copy."""
+
+    generation: int
+    """Number of the new copy."""
+    log_id: int | None
+    """Id of the log that the new copy follows."""
+    catch_up: CatchUp
+    reason: ForebayError
+    """Reason for the rebuild."""
+
+
+@dataclass(frozen=True)
 class SnapshotDownload:
     """Progress of a snapshot download."""
 
@@ -270,13 +297,14 @@ class PartitionStatus:
     schema_version: int
     documents: int
     document_bytes: int
-    catch_up_percent: int
+    catch_up: CatchUp
+    """Catch-up of the first copy; complete once the partition serves."""
     snapshot_download: SnapshotDownload | None
     """Progress of the snapshot that the copy starts from, while it is fetched or waits for its
     turn.
     """
-    rebuild_reason: ForebayError | None
-    """Reason why another copy is built in addition to the served copy, if so."""
+    rebuild: RebuildProgress | None
+    """The copy that is built in addition to the served copy, if any."""
     fatal_error: ForebayError | None
     """Reason why nothing is applied until this process is upgraded or restarted."""
     last_error: ForebayError | None

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use forebay::status::{
-    CheckpointCounts, Counts, PartitionStatus, ReaderMetrics, ReaderStatus, SnapshotDownload,
+    CatchUp, CheckpointCounts, Counts, PartitionStatus, ReaderMetrics, ReaderStatus,
+    RebuildProgress, SnapshotDownload,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -54,15 +55,33 @@ fn partition_object<'py>(
     parts.set_item("schema_version", status.schema_version.0)?;
     parts.set_item("documents", status.documents)?;
     parts.set_item("document_bytes", status.document_bytes)?;
-    parts.set_item("catch_up_percent", status.catch_up.percent())?;
+    parts.set_item("catch_up", catch_up_object(py, status.catch_up)?)?;
     let download = status.snapshot_download.map(|download| download_object(py, download));
     parts.set_item("snapshot_download", download.transpose()?)?;
-    let reason = status.rebuild.as_ref().map(|rebuild| &rebuild.reason);
-    parts.set_item("rebuild_reason", error(reason)?)?;
+    let rebuild = status.rebuild.as_ref().map(|rebuild| rebuild_object(py, rebuild));
+    parts.set_item("rebuild", rebuild.transpose()?)?;
     parts.set_item("fatal_error", error(status.fatal_error.as_ref())?)?;
     parts.set_item("last_error", error(status.last_error.as_ref())?)?;
     parts.set_item("counts", counts_object(py, &status.counts)?)?;
     Ok(model(py, "PartitionStatus", &parts)?)
+}
+
+fn catch_up_object(py: Python<'_>, catch_up: CatchUp) -> PyResult<Bound<'_, PyAny>> {
+    let parts = PyDict::new(py);
+    parts.set_item("start", catch_up.start.0)?;
+    parts.set_item("offset_applied", catch_up.offset_applied.0)?;
+    parts.set_item("target", catch_up.target.0)?;
+    parts.set_item("percent", catch_up.percent())?;
+    model(py, "CatchUp", &parts)
+}
+
+fn rebuild_object<'py>(py: Python<'py>, rebuild: &RebuildProgress) -> PyResult<Bound<'py, PyAny>> {
+    let parts = PyDict::new(py);
+    parts.set_item("generation", rebuild.generation)?;
+    parts.set_item("log_id", rebuild.log_id.map(|log| log.0))?;
+    parts.set_item("catch_up", catch_up_object(py, rebuild.catch_up)?)?;
+    parts.set_item("reason", exception(py, &rebuild.reason, None)?)?;
+    model(py, "RebuildProgress", &parts)
 }
 
 fn download_object(py: Python<'_>, download: SnapshotDownload) -> PyResult<Bound<'_, PyAny>> {

@@ -244,6 +244,7 @@ def test_ready_reader_reports_status_and_metrics(stores: Stores) -> None:
     for partition in status.partitions:
         assert partition.phase == "serving" and partition.position is not None
         assert partition.lag_records == partition.end_offset - partition.offset_applied
+        assert partition.catch_up.percent == 100 and partition.rebuild is None
         assert partition.fatal_error is None
 
 
