@@ -60,7 +60,7 @@ pub struct PartitionStatus {
 pub struct ReaderStatus {
     /// Name of the store.
     pub store: String,
-    /// Whether the process should receive traffic.
+    /// Whether the process should receive traffic; not after the close.
     pub is_ready: bool,
     /// The phase of the partition that is furthest from serving.
     pub phase: Phase,
@@ -82,7 +82,7 @@ impl ReplicaContext {
     /// Returns the status of the replica and of each partition.
     pub fn status(&self) -> ReaderStatus {
         let now = self.parts.clock.now();
-        let is_ready = self.observe_readiness(now);
+        let is_ready = self.close_signal.check().is_ok() && self.observe_readiness(now);
         let partitions: Vec<_> = self.partition_statuses(now).collect();
         let phase = [Phase::Poisoned, Phase::Bootstrapping]
             .into_iter()

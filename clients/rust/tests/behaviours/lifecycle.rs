@@ -79,7 +79,7 @@ pub async fn calls_after_close_are_closed() {
         assert_eq!(error.code(), ErrorCode::Closed, "{call}: {error}");
     }
     // Infallible calls report the last state of the reader, and that it is not ready for reads.
-    assert!(!reader.is_ready());
+    assert!(!reader.is_ready() && !reader.status().is_ready);
 }
 
 pub async fn close_ends_concurrent_reads_with_answer_or_closed() {
