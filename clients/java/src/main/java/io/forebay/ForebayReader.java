@@ -246,6 +246,15 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
+     * Returns whether the process should get traffic. Costs as much as {@link #status}.
+     *
+     * @return whether every partition serves within its bound
+     */
+    public boolean isReady() {
+        return status().isReady();
+    }
+
+    /**
      * Returns the current status of the reader and of each of its partitions.
      *
      * @return the status

@@ -91,7 +91,7 @@ class MemoryBehavioursTest extends Behaviours {
                         .toArray(Write[]::new);
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), rows)) {
             reader.awaitReady(Duration.ZERO);
-            assertTrue(reader.status().isReady());
+            assertTrue(reader.isReady());
             assertEquals(Duration.ZERO, reader.status().age());
             assertEquals(100, all(reader).size());
             assertEquals(Map.of("a", 42L), found(reader, "k42"));
@@ -172,7 +172,7 @@ class MemoryBehavioursTest extends Behaviours {
             reader.upsert(Key.of("k")).increment("a", 1).send();
             assertEquals(Map.of("a", 1L), found(reader, "k"));
             reader.advance(Duration.ofSeconds(1_000_000));
-            assertTrue(reader.status().isReady());
+            assertTrue(reader.isReady());
         }
     }
 
@@ -240,7 +240,7 @@ class MemoryBehavioursTest extends Behaviours {
     void inMemoryReaderSimulatesNotReady() throws Exception {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
             reader.simulate(SimulatedState.notReady());
-            assertFalse(reader.status().isReady());
+            assertFalse(reader.isReady());
             refused(UnavailableException.class, () -> number(reader, "a", "k"));
             KeyStatus unavailable = KeyStatus.UNAVAILABLE;
             assertEquals(List.of(unavailable, unavailable), statuses(reader, "k", "l"));
@@ -254,7 +254,7 @@ class MemoryBehavioursTest extends Behaviours {
                     CompletableFuture.supplyAsync(() -> found(patient, "l"));
             reader.simulate(SimulatedState.none());
             assertEquals(Map.of("a", 2L), waits.get());
-            assertTrue(reader.status().isReady());
+            assertTrue(reader.isReady());
             assertEquals(1, number(reader, "a", "k"));
         }
     }
@@ -263,7 +263,7 @@ class MemoryBehavioursTest extends Behaviours {
     void inMemoryReaderSimulatesStaleness() {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
             reader.simulate(SimulatedState.stale(HOUR));
-            assertFalse(reader.status().isReady());
+            assertFalse(reader.isReady());
             assertEquals(HOUR, reader.status().age());
             Reads below = reader.with(ReadOptions.local().maxStaleness(HOUR.minusMillis(1)));
             Reads within = reader.with(ReadOptions.local().maxStaleness(HOUR));
@@ -278,7 +278,7 @@ class MemoryBehavioursTest extends Behaviours {
             assertEquals(HOUR.multipliedBy(2), reader.status().age());
             reader.simulate(SimulatedState.none());
             assertEquals(Map.of("a", 2L), found(below, "k"));
-            assertTrue(reader.status().isReady());
+            assertTrue(reader.isReady());
         }
     }
 
@@ -300,6 +300,7 @@ class MemoryBehavioursTest extends Behaviours {
             close.run();
             refused(ClosedException.class, () -> reader.upsert(key).set("a", 2).send());
             refused(ClosedException.class, reader::clock);
+            refused(ClosedException.class, reader::isReady);
         }
     }
 

@@ -232,6 +232,7 @@ class ReadBehavioursTest extends Behaviours {
             assertEquals(1, after.reads().misses() - before.reads().misses());
             assertTrue(after.memoryBytes() > 0 && after.counts().recordsApplied() > 0);
             ReaderStatus status = at.reader().status();
+            assertTrue(at.reader().isReady());
             assertTrue(status.isReady());
             assertEquals(at.name(), status.store());
             assertEquals(ReaderStatus.Phase.SERVING, status.phase());
