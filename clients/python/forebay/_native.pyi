@@ -472,9 +472,10 @@ class Reader:
         entries but still answers reads. Raises `UnsupportedError` for an in-memory reader, and
         if another reader of the directory maintains the copy.
         """
-    def on_schema_change(self, callback: Callable[[int], object]) -> None:
-        """Calls back with each schema version that the reader reaches from now on, in order, on
-        a separate thread. Exceptions of the callback go to `sys.unraisablehook`.
+    def on_schema_change(self, callback: Callable[[Definition], object]) -> None:
+        """Calls back with the definition of each schema version that the reader reaches from now
+        on, in order, on a separate thread. Exceptions of the callback go to
+        `sys.unraisablehook`.
         """
     def close(self, timeout: float = 10.0) -> None:
         """Closes the reader: reads in flight end, later ones raise `ClosedError`, and the memory

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use forebay::Reader;
 use forebay::reads::{CopyOut, FieldRead};
-use forebay::schema::StoreId;
+use forebay::schema::{Definition, StoreId};
 use forebay_wire::token::Token;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -460,18 +460,19 @@ impl NativeReader {
         })
     }
 
-    /// Calls back with each schema version that the reader reaches from now on, in order, on a
-    /// separate thread. Exceptions of the callback go to `sys.unraisablehook`.
+    /// Calls back with the definition of each schema version that the reader reaches from now on,
+    /// in order, on a separate thread. Exceptions of the callback go to `sys.unraisablehook`.
     fn on_schema_change(&self, py: Python<'_>, callback: Py<PyAny>) -> Result<(), CallError> {
         native_call(|| {
             let reader = self.reader(py)?;
-            let (versions, mut to_tell) = tokio::sync::mpsc::unbounded_channel();
+            let (definitions, mut to_tell) =
+                tokio::sync::mpsc::unbounded_channel::<Arc<Definition>>();
             let callback = Arc::new(callback);
             // The tail waits for its callback, and must not wait for the interpreter.
             process::spawn(async move {
-                while let Some(version) = to_tell.recv().await {
+                while let Some(definition) = to_tell.recv().await {
                     let callback = Arc::clone(&callback);
-                    let told = tokio::task::spawn_blocking(move || tell(&callback, version));
+                    let told = tokio::task::spawn_blocking(move || tell(&callback, &definition));
                     if told.await.is_err() {
                         return;
                     }
@@ -479,7 +480,7 @@ impl NativeReader {
             })?;
             reader.on_schema_change(Arc::new(move |definition| {
                 // The send fails once the process ends and no receiver is left.
-                let _ = versions.send(definition.version.0);
+                let _ = definitions.send(Arc::clone(definition));
             }));
             Ok(())
         })
@@ -544,9 +545,12 @@ impl NativeReader {
 }
 
 /// Calls a Python callback, unless the interpreter is shutting down.
-fn tell(callback: &Py<PyAny>, version: u32) {
+fn tell(callback: &Py<PyAny>, definition: &Definition) {
     Python::try_attach(|py| {
-        if let Err(raised) = callback.call1(py, (version,)) {
+        let told = definition_object(py, definition)
+            .map_err(PyErr::from)
+            .and_then(|definition| callback.call1(py, (definition,)));
+        if let Err(raised) = told {
             raised.write_unraisable(py, Some(callback.bind(py)));
         }
     });

@@ -96,14 +96,15 @@ def test_field_added_under_an_open_reader_is_readable(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     store.upsert("old", {"a": 1})
     version = reader.schema_version
-    told: list[int] = []
+    told: list[forebay.Definition] = []
     reader.on_schema_change(told.append)
     stores.alter(store, Alteration.add_field("b", "string", default=None))
     token = store.upsert("new", {"a": 2, "b": "x"}).token
     assert reader.get("new", "b", after=token) == "x"
     assert reader.get("old", "b", latest=True) is ABSENT
     eventually("the reader knows the version", lambda: reader.schema_version > version)
-    eventually("the callback was told", lambda: told == [reader.schema_version])
+    eventually("the callback was told", lambda: told == [reader.definition])
+    assert reader.definition.version == reader.schema_version
     assert reader.definition.field("b") is not None
 
 
