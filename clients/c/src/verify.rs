@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay::Result;
 use forebay::reads::DocumentKey;
 use forebay::schema::{Definition, PartitionId};
-use forebay::status::{Difference, Verification};
+use forebay::status::{DifferenceKind, Verification};
 
 use crate::abi::{FbBytes, FbError};
 use crate::error::ffi_call;
@@ -23,9 +23,9 @@ impl Packer {
         self.u32(verified.differences.len() as u32);
         for (key, what) in &verified.differences {
             self.u8(match what {
-                Difference::OnlyInFirst => 1,
-                Difference::OnlyInSecond => 2,
-                Difference::Contents => 3,
+                DifferenceKind::OnlyInFirst => 1,
+                DifferenceKind::OnlyInSecond => 2,
+                DifferenceKind::Contents => 3,
             });
             let key = DocumentKey::of_identity(key.as_bytes(), definition)?;
             self.key(key.primary());
@@ -81,9 +81,9 @@ mod tests {
             position: Position::default(),
             documents: (7, 8),
             differences: vec![
-                (key("u1"), Difference::OnlyInFirst),
-                (key("u2"), Difference::OnlyInSecond),
-                (key("u3"), Difference::Contents),
+                (key("u1"), DifferenceKind::OnlyInFirst),
+                (key("u2"), DifferenceKind::OnlyInSecond),
+                (key("u3"), DifferenceKind::Contents),
             ],
             more: 9,
             ranges_left: 10,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay::Reader;
 use forebay::reads::DocumentKey;
 use forebay::schema::{Definition, PartitionId};
-use forebay::status::{Difference, Verification};
+use forebay::status::{DifferenceKind, Verification};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -58,9 +58,9 @@ fn differences<'py>(
 ) -> Result<Bound<'py, PyList>, CallError> {
     let named = verified.differences.iter().map(|(key, difference)| {
         let difference = match difference {
-            Difference::OnlyInFirst => "only_here",
-            Difference::OnlyInSecond => "only_there",
-            Difference::Contents => "contents",
+            DifferenceKind::OnlyInFirst => "only_here",
+            DifferenceKind::OnlyInSecond => "only_there",
+            DifferenceKind::Contents => "contents",
         };
         let key = DocumentKey::of_identity(key.as_bytes(), definition)?;
         Ok::<_, CallError>((key_object(py, key)?, difference))

@@ -120,7 +120,7 @@ pub mod status {
     pub use forebay_core::dead_letter::DeadLetter;
     pub use forebay_index::{MemoryUse, ReadCounts};
     pub use forebay_reader::{
-        CatchUp, CheckpointCounts, Counts, Difference, PartitionStatus, Phase, ReaderMetrics,
+        CatchUp, CheckpointCounts, Counts, DifferenceKind, PartitionStatus, Phase, ReaderMetrics,
         ReaderStatus, RebuildProgress, SnapshotDownload, Verification,
     };
 

@@ -50,6 +50,6 @@ pub use memory::{MemoryReader, SimulatedState};
 pub use options::{CheckpointOptions, ReaderOptions, ReaderParts};
 pub use reader::{Reader, ReaderMetrics};
 pub use verify::{
-    Difference, DigestScan, OfflineCopy, ReaderCopy, ShardCopy, StartScan, Verification,
+    DifferenceKind, DigestScan, OfflineCopy, ReaderCopy, ShardCopy, StartScan, Verification,
     VerifiedCopy, VerifyLog, verify,
 };

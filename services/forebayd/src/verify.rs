@@ -16,7 +16,7 @@ use forebay_core::{Error, Result};
 use forebay_entries::CatalogFollower;
 use forebay_log::{ChangeLog, RemoteLog};
 use forebay_reader::{
-    Difference, OfflineCopy, ShardCopy, Verification, VerifiedCopy, VerifyLog, verify,
+    DifferenceKind, OfflineCopy, ShardCopy, Verification, VerifiedCopy, VerifyLog, verify,
 };
 use forebay_snapshot::{PointInTimePartition, SnapshotStore};
 
@@ -204,9 +204,9 @@ fn tell(verified: &Verification, names: (&str, &str), definition: &Definition) -
     for (key, difference) in differences {
         let key = named(key, definition);
         lines.push(match difference {
-            Difference::OnlyInFirst => format!("  {key} only in {}", names.0),
-            Difference::OnlyInSecond => format!("  {key} only in {}", names.1),
-            Difference::Contents => format!("  {key} has different contents"),
+            DifferenceKind::OnlyInFirst => format!("  {key} only in {}", names.0),
+            DifferenceKind::OnlyInSecond => format!("  {key} only in {}", names.1),
+            DifferenceKind::Contents => format!("  {key} has different contents"),
         });
     }
     if *more > 0 {

@@ -69,7 +69,7 @@ pub struct Verification {
     /// Number of live documents of the first and of the second copy.
     pub documents: (u64, u64),
     /// First differing documents, by the bytes of their keys.
-    pub differences: Vec<(Key, Difference)>,
+    pub differences: Vec<(Key, DifferenceKind)>,
     /// Number of further differing documents.
     pub more: u64,
     /// Number of ranges (of 4,096) that differ and whose documents were not compared, because there
@@ -84,9 +84,9 @@ impl Verification {
     }
 }
 
-/// The difference between two copies of a document.
+/// The kind of a difference between two copies of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Difference {
+pub enum DifferenceKind {
     /// Only the first copy has the document.
     OnlyInFirst,
     /// Only the second copy has the document.
@@ -95,7 +95,7 @@ pub enum Difference {
     Contents,
 }
 
-impl Difference {
+impl DifferenceKind {
     fn mirrored(self) -> Self {
         match self {
             Self::OnlyInFirst => Self::OnlyInSecond,
@@ -213,7 +213,11 @@ fn check_same_log(one: &PartitionState, other: &PartitionState) -> Result<()> {
 }
 
 impl ComparedCopies {
-    fn verified(self, ranges_left: usize, mut differences: Vec<(Key, Difference)>) -> Verification {
+    fn verified(
+        self,
+        ranges_left: usize,
+        mut differences: Vec<(Key, DifferenceKind)>,
+    ) -> Verification {
         let more = differences.len().saturating_sub(VERIFY_NAMED_MAX) as u64;
         differences.truncate(VERIFY_NAMED_MAX);
         Verification {
@@ -227,19 +231,19 @@ impl ComparedCopies {
     }
 
     /// Returns the differing documents, of those that were retained.
-    fn differences(&self, schemas: &SchemaSet) -> Result<Vec<(Key, Difference)>> {
+    fn differences(&self, schemas: &SchemaSet) -> Result<Vec<(Key, DifferenceKind)>> {
         let (older, newer) = (self.older.kept(), self.newer.kept());
         let keys: BTreeMap<_, ()> = older.keys().chain(newer.keys()).map(|key| (key, ())).collect();
         let mut found = Vec::new();
         for key in keys.into_keys() {
             let what = match (older.get(key), newer.get(key)) {
-                (Some(_), None) => Difference::OnlyInFirst,
-                (None, _) => Difference::OnlyInSecond,
+                (Some(_), None) => DifferenceKind::OnlyInFirst,
+                (None, _) => DifferenceKind::OnlyInSecond,
                 (Some(one), Some(other)) => {
                     if one == other || is_same(one, other, schemas, self.newer.time()) {
                         continue;
                     }
-                    Difference::Contents
+                    DifferenceKind::Contents
                 }
             };
             found.push((Key::from_identity_bytes(key), what));
@@ -310,7 +314,7 @@ mod tests {
         let both = ComparedCopies { older: scan(), newer: scan(), state };
         let key = |number: usize| Key::plain(&number.to_le_bytes()).unwrap();
         let all = 0..VERIFY_NAMED_MAX + 7;
-        let found = all.map(|number| (key(number), Difference::Contents)).collect();
+        let found = all.map(|number| (key(number), DifferenceKind::Contents)).collect();
         let verified = both.verified(2, found);
         assert_eq!((verified.differences.len(), verified.more), (VERIFY_NAMED_MAX, 7));
         assert!(!verified.is_same() && verified.ranges_left == 2);

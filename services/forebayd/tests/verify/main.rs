@@ -29,7 +29,8 @@ use forebay_core::state_rows::RestoredState;
 use forebay_entries::CatalogFollower;
 use forebay_log::{ChangeLog, MemoryLog};
 use forebay_reader::{
-    Difference, OfflineCopy, ReaderCopy, ShardCopy, Verification, VerifiedCopy, VerifyLog, verify,
+    DifferenceKind, OfflineCopy, ReaderCopy, ShardCopy, Verification, VerifiedCopy, VerifyLog,
+    verify,
 };
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::{PointInTimePartition, SnapshotStore};
@@ -270,7 +271,7 @@ fn shards(world: &World) -> ShardDirectory {
 
 /// Tampers with a shard while its replicator is stopped: changes one row, removes one, and adds
 /// one.
-fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Difference> {
+fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), DifferenceKind> {
     let (directory, order) = (shards(world), KeyOrder::of(definition));
     let mut wanted = BTreeMap::new();
     for partition in definition.partitions.partitions() {
@@ -293,9 +294,9 @@ fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Dif
         let effects = FoldEffects { writes, ..FoldEffects::default() };
         writer.apply(&effects, &state, follow_state).unwrap();
         writer.shard().flush().unwrap();
-        wanted.insert((partition.0, changed), Difference::Contents);
-        wanted.insert((partition.0, gone), Difference::OnlyInSecond);
-        wanted.insert((partition.0, "nobody".to_owned()), Difference::OnlyInFirst);
+        wanted.insert((partition.0, changed), DifferenceKind::Contents);
+        wanted.insert((partition.0, gone), DifferenceKind::OnlyInSecond);
+        wanted.insert((partition.0, "nobody".to_owned()), DifferenceKind::OnlyInFirst);
     }
     wanted
 }
@@ -351,9 +352,9 @@ async fn tampered_documents_are_named() {
             verified.differences.iter().zip(&mirrored.differences)
         {
             let is_mirrored = match what {
-                Difference::OnlyInFirst => Difference::OnlyInSecond,
-                Difference::OnlyInSecond => Difference::OnlyInFirst,
-                Difference::Contents => Difference::Contents,
+                DifferenceKind::OnlyInFirst => DifferenceKind::OnlyInSecond,
+                DifferenceKind::OnlyInSecond => DifferenceKind::OnlyInFirst,
+                DifferenceKind::Contents => DifferenceKind::Contents,
             };
             assert_eq!((key, &is_mirrored), (other, mirrored));
             let key = String::from_utf8(key.as_bytes().to_vec()).unwrap();
