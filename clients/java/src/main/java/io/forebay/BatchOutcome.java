@@ -21,13 +21,13 @@ public record BatchOutcome(Token token, List<ChangeOutcome> results) {
      * @param error the permanent refusal; null if the change was not refused
      */
     public record ChangeOutcome(
-            WriteOutcome.@Nullable Result result,
+            WriteOutcome.@Nullable WriteResult result,
             OptionalLong version,
             @Nullable ForebayException error) {
         static ChangeOutcome of(
                 int result, OptionalLong version, @Nullable ForebayException error) {
             return new ChangeOutcome(
-                    error == null ? WriteOutcome.Result.values()[result - 1] : null,
+                    error == null ? WriteOutcome.WriteResult.values()[result - 1] : null,
                     version,
                     error);
         }
@@ -51,7 +51,7 @@ public record BatchOutcome(Token token, List<ChangeOutcome> results) {
 
     WriteOutcome single() {
         ChangeOutcome outcome = requireComplete().results().get(0);
-        WriteOutcome.Result result = outcome.result();
+        WriteOutcome.WriteResult result = outcome.result();
         if (result == null) {
             throw ForebayException.of(
                     ErrorCode.INTERNAL, "a change has no result; report this as a bug");

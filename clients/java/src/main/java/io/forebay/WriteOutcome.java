@@ -11,9 +11,9 @@ import java.util.OptionalLong;
  * @param result the result
  * @param version the document's version, if the condition failed and the store keeps versions
  */
-public record WriteOutcome(Token token, Result result, OptionalLong version) {
+public record WriteOutcome(Token token, WriteResult result, OptionalLong version) {
     /** The result of a change that is in the log. */
-    public enum Result {
+    public enum WriteResult {
         /** The change is in the log. The change had no condition, so nothing more will be known. */
         APPENDED,
         /** The condition held, and the change happened. */

@@ -59,10 +59,11 @@ class AsyncWriteTest extends Behaviours {
             }
             Batch batch = at.store().batch().add(at.store().upsert(K).set("b", 1).ifAbsent());
             for (CompletableFuture<WriteOutcome> one : sent) {
-                assertEquals(WriteOutcome.Result.APPENDED, one.get().result());
+                assertEquals(WriteOutcome.WriteResult.APPENDED, one.get().result());
             }
             BatchOutcome outcome = batch.sendAsync().get();
-            assertEquals(WriteOutcome.Result.CONDITION_FAILED, outcome.results().get(0).result());
+            assertEquals(
+                    WriteOutcome.WriteResult.CONDITION_FAILED, outcome.results().get(0).result());
             assertEquals(300, at.number(at.latest(), "a", "k"));
         }
     }
@@ -147,7 +148,7 @@ class AsyncWriteTest extends Behaviours {
                 assertEquals(4, stream.flush().resolved());
             }
             for (CompletableFuture<WriteOutcome> one : sent) {
-                assertEquals(WriteOutcome.Result.APPENDED, one.get().result());
+                assertEquals(WriteOutcome.WriteResult.APPENDED, one.get().result());
             }
         }
     }

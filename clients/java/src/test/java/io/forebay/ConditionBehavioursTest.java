@@ -84,7 +84,7 @@ class ConditionBehavioursTest extends Behaviours {
             }
             int winner = -1;
             for (int place = 0; place < 6; place++) {
-                if (racing.get(place).get().result() == WriteOutcome.Result.APPLIED) {
+                if (racing.get(place).get().result() == WriteOutcome.WriteResult.APPLIED) {
                     assertEquals(-1, winner);
                     winner = place;
                 }
@@ -106,9 +106,9 @@ class ConditionBehavioursTest extends Behaviours {
             Reads reads = at.after(at.store().put(K).set("a", 1).send());
             long version = reads.getDocument(K).version().orElseThrow();
             WriteOutcome applied = at.store().put(K).set("a", 2).ifVersion(version).send();
-            assertEquals(WriteOutcome.Result.APPLIED, applied.result());
+            assertEquals(WriteOutcome.WriteResult.APPLIED, applied.result());
             WriteOutcome missed = at.store().put(K).set("a", 3).ifVersion(version).send();
-            assertEquals(WriteOutcome.Result.CONDITION_FAILED, missed.result());
+            assertEquals(WriteOutcome.WriteResult.CONDITION_FAILED, missed.result());
             Document found = at.after(missed).getDocument(K);
             assertEquals(found.version(), missed.version());
             assertEquals(2, found.getLong("a", -1));
@@ -119,14 +119,14 @@ class ConditionBehavioursTest extends Behaviours {
     void ifNewerAppliesOnlyALargerValue() {
         try (OpenStore at = open()) {
             WriteOutcome first = at.store().upsert(K).set("a", 5).set("b", 1).ifNewer("a").send();
-            assertEquals(WriteOutcome.Result.APPLIED, first.result());
+            assertEquals(WriteOutcome.WriteResult.APPLIED, first.result());
             for (long same : new long[] {5, 4}) {
                 Write write = at.store().upsert(K).set("a", same).set("b", 2).ifNewer("a");
-                assertEquals(WriteOutcome.Result.CONDITION_FAILED, write.send().result());
+                assertEquals(WriteOutcome.WriteResult.CONDITION_FAILED, write.send().result());
             }
             assertEquals(1, at.number(at.latest(), "b", "k"));
             WriteOutcome grown = at.store().upsert(K).set("a", 6).set("b", 3).ifNewer("a").send();
-            assertEquals(WriteOutcome.Result.APPLIED, grown.result());
+            assertEquals(WriteOutcome.WriteResult.APPLIED, grown.result());
             assertEquals(3, at.number(at.after(grown), "b", "k"));
             invalid(() -> at.store().upsert(K).ifNewer("a").ifAbsent());
         }

@@ -90,8 +90,8 @@ class EventBehavioursTest extends Behaviours {
         Key user = Key.of("user-1");
         WriteOutcome first = orders.insert(user).set("city", "Rome").set("class", 2).send();
         WriteOutcome second = orders.insert(user).set("city", "Rome").set("class", 2).send();
-        assertEquals(WriteOutcome.Result.APPENDED, first.result());
-        assertEquals(WriteOutcome.Result.APPENDED, second.result());
+        assertEquals(WriteOutcome.WriteResult.APPENDED, first.result());
+        assertEquals(WriteOutcome.WriteResult.APPENDED, second.result());
         assertNotEquals(first.token(), second.token());
         Batch batch = orders.batch();
         for (int number = 0; number < 100; number++) {

@@ -124,12 +124,12 @@ class MemoryBehavioursTest extends Behaviours {
             assertEquals(expected, found(reader.with(ReadOptions.latest(SOON)), "k"));
             long version = reader.getDocument(key).version().orElseThrow();
             WriteOutcome late = store.upsert(key).set("a", 0).ifAbsent().send();
-            assertEquals(WriteOutcome.Result.CONDITION_FAILED, late.result());
+            assertEquals(WriteOutcome.WriteResult.CONDITION_FAILED, late.result());
             assertEquals(version, late.version().orElseThrow());
             WriteOutcome met = store.upsert(key).set("a", 9).ifVersion(version).send();
-            assertEquals(WriteOutcome.Result.APPLIED, met.result());
+            assertEquals(WriteOutcome.WriteResult.APPLIED, met.result());
             WriteOutcome notNewer = store.upsert(key).set("a", 8).ifNewer("a").send();
-            assertEquals(WriteOutcome.Result.CONDITION_FAILED, notNewer.result());
+            assertEquals(WriteOutcome.WriteResult.CONDITION_FAILED, notNewer.result());
             reader.put(key).set("a", 1).send();
             assertEquals(Map.of("a", 1L), found(reader, "k"));
             reader.upsert(key).setNull("a").send();

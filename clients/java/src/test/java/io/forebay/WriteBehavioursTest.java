@@ -35,7 +35,7 @@ class WriteBehavioursTest extends Behaviours {
     void getReturnsEveryUpsertedField() {
         try (OpenStore at = open()) {
             WriteOutcome written = at.store().upsert(K).set("a", 41).set("s", "Zürich 😀").send();
-            assertEquals(WriteOutcome.Result.APPENDED, written.result());
+            assertEquals(WriteOutcome.WriteResult.APPENDED, written.result());
             assertEquals(41, at.number(at.after(written), "a", "k"));
             assertEquals("Zürich 😀", at.reader().getString(at.reader().field("s"), K));
         }
@@ -243,9 +243,10 @@ class WriteBehavioursTest extends Behaviours {
             batch.add(at.store().upsert(K).set("b", 2).ifAbsent());
             BatchOutcome sent = batch.send().requireComplete();
             assertEquals(52, sent.results().size());
-            assertEquals(WriteOutcome.Result.APPENDED, sent.results().get(49).result());
-            assertEquals(WriteOutcome.Result.APPLIED, sent.results().get(50).result());
-            assertEquals(WriteOutcome.Result.CONDITION_FAILED, sent.results().get(51).result());
+            assertEquals(WriteOutcome.WriteResult.APPENDED, sent.results().get(49).result());
+            assertEquals(WriteOutcome.WriteResult.APPLIED, sent.results().get(50).result());
+            assertEquals(
+                    WriteOutcome.WriteResult.CONDITION_FAILED, sent.results().get(51).result());
             Reads reads = at.after(sent);
             for (int key = 0; key < 5; key++) {
                 assertEquals(45 + key, at.number(reads, "a", "k" + key));
@@ -286,9 +287,10 @@ class WriteBehavioursTest extends Behaviours {
             }
             assertEquals(writes + 2, heard.get());
             assertEquals(List.of(writes + 2L, 1L, 0L), counts(summary));
-            assertEquals(WriteOutcome.Result.APPENDED, sent.get(0).get().result());
-            assertEquals(WriteOutcome.Result.APPLIED, sent.get(writes).get().result());
-            assertEquals(WriteOutcome.Result.CONDITION_FAILED, sent.get(writes + 1).get().result());
+            assertEquals(WriteOutcome.WriteResult.APPENDED, sent.get(0).get().result());
+            assertEquals(WriteOutcome.WriteResult.APPLIED, sent.get(writes).get().result());
+            assertEquals(
+                    WriteOutcome.WriteResult.CONDITION_FAILED, sent.get(writes + 1).get().result());
             Reads reads = at.reader().with(ReadOptions.after(summary.token(), PATIENCE));
             for (int key = 0; key < 10; key++) {
                 List<Long> expected = new ArrayList<>();
