@@ -21,7 +21,6 @@ use forebay_core::id::{
     StoreId,
 };
 use forebay_core::key::{Key, KeyType};
-use forebay_core::layout::Layout;
 use forebay_core::replica_state::Phase;
 use forebay_core::row::Document;
 use forebay_core::schema::StoreSpec;
@@ -77,8 +76,7 @@ impl Copy {
         let (store, partition) = (StoreId(1), PartitionId(0));
         let definition =
             StoreSpec::key_value("write", KeyType::Bytes).partitions(1).define(store)?;
-        let layout = Layout::of(&definition);
-        let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
+        let schema = SchemaAt::of(definition);
         let index = Index::new([schema.clone()], [partition], 7)?;
         let mut writer = index.writer(partition)?;
         writer.set_phase(Phase::Serving);

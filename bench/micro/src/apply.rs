@@ -299,9 +299,7 @@ impl Copy {
     fn empty(held: &StoredLog) -> Result<Self, Failure> {
         let count = PartitionCount(data::PARTITIONS);
         let definition = data::spec(STORE).define(held.store)?;
-        let layout = forebay_core::layout::Layout::of(&definition);
-        let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
-        let index = Index::new([schema], count.partitions(), 7)?;
+        let index = Index::new([SchemaAt::of(definition)], count.partitions(), 7)?;
         let mut partitions = Vec::new();
         for partition in count.partitions() {
             let at = PartitionRef { store: held.store, partition };

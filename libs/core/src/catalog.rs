@@ -42,6 +42,14 @@ pub struct SchemaAt {
     pub layout: Layout,
 }
 
+impl SchemaAt {
+    /// Returns a definition with the layout of its rows.
+    pub fn of(definition: Definition) -> Arc<Self> {
+        let layout = Layout::of(&definition);
+        Arc::new(Self { definition: Arc::new(definition), layout })
+    }
+}
+
 /// All versions of one store's definition.
 #[derive(Clone, Debug, Default)]
 pub struct StoreHistory {
@@ -176,8 +184,7 @@ impl Catalog {
             return ControlEffect::Superseded;
         }
         self.by_name.insert(definition.name.clone(), store);
-        let layout = Layout::of(&definition);
-        let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
+        let schema = SchemaAt::of(definition);
         let history = self.stores.entry(store).or_default();
         history.versions.insert(schema.definition.version, Arc::clone(&schema));
         self.define_versions(&schema.definition);

@@ -167,7 +167,6 @@ mod tests {
     use crate::ErrorCode;
     use crate::id::StoreId;
     use crate::key::KeyType;
-    use crate::layout::Layout;
     use crate::schema::{Definition, StoreSpec};
 
     fn schema(store: u64, version: u32) -> Arc<SchemaAt> {
@@ -176,8 +175,7 @@ mod tests {
             .define(StoreId(store))
             .unwrap();
         definition.version = SchemaVersion(version);
-        let layout = Layout::of(&definition);
-        Arc::new(SchemaAt { definition: Arc::new(definition), layout })
+        SchemaAt::of(definition)
     }
 
     #[test]

@@ -64,12 +64,11 @@ impl IndexMetrics {
 /// The documents of one store that this process holds; cheap to clone, safe to share.
 ///
 /// ```
-/// use std::sync::{Arc, PoisonError};
+/// use std::sync::PoisonError;
 /// use forebay_core::catalog::SchemaAt;
 /// use forebay_core::clock::Timestamp;
 /// use forebay_core::id::StoreId;
 /// use forebay_core::key::KeyType;
-/// use forebay_core::layout::Layout;
 /// use forebay_core::schema::StoreSpec;
 /// use forebay_core::value::FieldType;
 /// use forebay_core::replica_state::Phase;
@@ -81,9 +80,7 @@ impl IndexMetrics {
 ///     .field("score", float)
 ///     .define(StoreId(1))?;
 /// let partitions: Vec<_> = definition.partitions.partitions().collect();
-/// let layout = Layout::of(&definition);
-/// let schema = SchemaAt { definition: Arc::new(definition), layout };
-/// let index = Index::new([Arc::new(schema)], partitions, 7)?;
+/// let index = Index::new([SchemaAt::of(definition)], partitions, 7)?;
 /// let mut writer = index.writer(forebay_core::id::PartitionId(0))?;
 /// writer.set_phase(Phase::Serving);
 ///

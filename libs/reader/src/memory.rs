@@ -20,7 +20,6 @@ use forebay_core::fold::{FoldError, PartitionState, Record};
 use forebay_core::id::{
     ClientId, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, Sequence,
 };
-use forebay_core::layout::Layout;
 use forebay_core::outcome::Outcome;
 use forebay_core::replica_state::Phase;
 use forebay_core::schema::{Alteration, Definition};
@@ -125,8 +124,7 @@ impl MemoryReader {
         };
         let version = definition.version;
         let options = ReaderOptions::new(&definition.name);
-        let layout = Layout::of(&definition);
-        let versions = vec![Arc::new(SchemaAt { definition: Arc::new(definition), layout })];
+        let versions = vec![SchemaAt::of(definition)];
         let limit = MemoryLimit::new(options.memory_limit);
         let (context, index) = open_index(options, parts, versions, None, limit)?;
         replicas.fill(&context, &index, version)?;
@@ -194,8 +192,7 @@ impl MemoryReader {
         let definition = newest.definition.altered(alterations);
         let definition = definition.map_err(|error| error.with_store(&context.name))?;
         let version = definition.version;
-        let layout = Layout::of(&definition);
-        let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
+        let schema = SchemaAt::of(definition);
         context.storage.schemas().add(Arc::clone(&schema))?;
         self.replicas.append_to_all(&mut held, context, version, &EntryBody::Definition)?;
         drop(held);

@@ -144,7 +144,6 @@ impl ReplicaWriter for MemoryWriter {
 mod tests {
     use forebay_core::id::{PartitionCount, StoreId};
     use forebay_core::key::{Key, KeyType};
-    use forebay_core::layout::Layout;
     use forebay_core::schema::StoreSpec;
 
     use super::*;
@@ -153,9 +152,7 @@ mod tests {
 
     fn storage() -> MemoryStorage {
         let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
-        let definition = spec.define(AT.store).unwrap();
-        let schema = SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) };
-        MemoryStorage::new([Arc::new(schema)]).unwrap()
+        MemoryStorage::new([SchemaAt::of(spec.define(AT.store).unwrap())]).unwrap()
     }
 
     fn write(writer: &mut dyn ReplicaWriter, key: &str, row: Option<&[u8]>) {

@@ -10,7 +10,6 @@ use forebay_core::fold::{FoldEffects, PartitionState};
 use forebay_core::id::{LogId, Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::KeyOrder;
-use forebay_core::layout::Layout;
 use forebay_core::schema::StoreSpec;
 use forebay_core::schema_set::SchemaSet;
 use forebay_replica::{ReplicaWriter, Storage};
@@ -66,8 +65,7 @@ fn replicas<M: Materializer>(materializer: M, folder: &Path) -> ShardReplicas<M>
     let definition =
         StoreSpec::documents("users", KeyType::String).partitions(1).define(AT.store).unwrap();
     let order = KeyOrder::of(&definition);
-    let schema = SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) };
-    let schemas = SchemaSet::new(vec![Arc::new(schema)]).unwrap();
+    let schemas = SchemaSet::new([SchemaAt::of(definition)]).unwrap();
     let directory = ShardDirectory::new(folder, Resources::new(64 << 20).unwrap());
     let folder = ShardFolder { directory, order, partitions: ONE };
     ShardReplicas::new(materializer, schemas, folder, Arc::new(Notify::new()))

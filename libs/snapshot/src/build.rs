@@ -1,13 +1,10 @@
 //! Builds the image of documents that arrive one by one, in any order.
 
-use std::sync::Arc;
-
 use forebay_core::catalog::SchemaAt;
 use forebay_core::fold::{FoldEffects, PartitionState, RowLookup};
 use forebay_core::id::{PartitionCount, PartitionRef};
 use forebay_core::key::Key;
 use forebay_core::key_order::{DOCUMENTS, KeyOrder};
-use forebay_core::layout::Layout;
 use forebay_core::schema::Definition;
 use forebay_core::state_rows::RestoredState;
 use forebay_core::{Error, Result};
@@ -51,10 +48,7 @@ impl ImageBuilder {
         if definitions.is_empty() {
             return Err(Error::invalid_argument("an image needs the store's definition"));
         }
-        let schemas = definitions.iter().map(|definition| {
-            let layout = Layout::of(definition);
-            Arc::new(SchemaAt { definition: Arc::new(definition.clone()), layout })
-        });
+        let schemas = definitions.iter().cloned().map(SchemaAt::of);
         let index = Index::new(schemas, [at.partition], seed)?;
         index.limit_memory(memory_bytes);
         let writer = index.writer(at.partition)?;

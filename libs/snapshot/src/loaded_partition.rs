@@ -1,13 +1,10 @@
 //! A partition that is built from documents outside any log: the contents of files, folded like
 //! puts.
 
-use std::sync::Arc;
-
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::Entry;
 use forebay_core::fold::{PartitionState, Record};
 use forebay_core::id::DocumentVersion;
-use forebay_core::layout::Layout;
 use forebay_core::outcome::Outcome;
 use forebay_core::row::set_row_version;
 use forebay_core::schema::Definition;
@@ -50,9 +47,7 @@ impl LoadedPartition {
         let none = || Error::not_found("the store has no definition");
         let definition = definitions.first().ok_or_else(none)?;
         let (partitions, at) = (definition.partitions, base.state.state.partition);
-        let schema =
-            SchemaAt { definition: Arc::new(definition.clone()), layout: Layout::of(definition) };
-        let schemas = SchemaSet::new([Arc::new(schema)])?;
+        let schemas = SchemaSet::new([SchemaAt::of(definition.clone())])?;
         let builder = ImageBuilder::new(definitions, at, partitions, seed, memory_bytes)?;
         let state = PartitionState {
             log_id: base.state.state.log_id,
@@ -97,6 +92,8 @@ impl LoadedPartition {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use forebay_core::ErrorCode;
     use forebay_core::change::{
         Change, ClientBatch, Condition, EntryBody, FieldChange, FieldOp, Verb,
@@ -186,15 +183,14 @@ mod tests {
         assert_eq!(builder.write(&state, &mut file).unwrap().documents, ROWS);
 
         let image = Image::open(Arc::new(MappedFile::from(file.0))).unwrap();
-        let layout = Layout::of(&definition);
-        let schema = SchemaAt { definition: Arc::new(definition), layout: layout.clone() };
-        let index = Index::new([Arc::new(schema)], [PartitionId(0)], 5).unwrap();
+        let schema = SchemaAt::of(definition);
+        let index = Index::new([Arc::clone(&schema)], [PartitionId(0)], 5).unwrap();
         let mut writer = index.writer(PartitionId(0)).unwrap();
         writer.start_rebuild_from_image(&image, &state.state).unwrap();
         let mut seen = 0;
         let visited = writer.visit_rows(|key, row| {
             let number = u64::from_le_bytes(key.try_into().unwrap());
-            let document = forebay_core::row::Document::decode(row, &layout)?;
+            let document = forebay_core::row::Document::decode(row, &schema.layout)?;
             assert_eq!(document.value(FieldId(1)), Some(&Value::Bytes(value(number))));
             assert_eq!(document.expires_at, Some(Timestamp::from_micros(60_001_000)));
             assert_eq!(document.version, Some(log().first_version()));

@@ -9,7 +9,6 @@ use forebay_core::clock::Timestamp;
 use forebay_core::fold::{FoldEffects, PartitionState, Record};
 use forebay_core::id::{DocumentVersion, LogId, Offset, PartitionCount, PartitionRef, Position};
 use forebay_core::key::Key;
-use forebay_core::layout::Layout;
 use forebay_core::row::set_row_version;
 use forebay_core::schema::Definition;
 use forebay_core::schema_set::SchemaSet;
@@ -129,7 +128,7 @@ impl PointInTimePartition {
         definitions: &[Definition],
         memory_bytes: u64,
     ) -> Result<Self> {
-        let schemas: Vec<_> = definitions.iter().map(schema_of).collect();
+        let schemas: Vec<_> = definitions.iter().cloned().map(SchemaAt::of).collect();
         let partition = state.state.partition.partition;
         let index = Index::new(schemas.clone(), [partition], 0)?;
         index.limit_memory(memory_bytes);
@@ -243,11 +242,6 @@ impl PointInTimePartition {
         };
         Ok(ImageState::unopened(state, append_time))
     }
-}
-
-fn schema_of(definition: &Definition) -> Arc<SchemaAt> {
-    let layout = Layout::of(definition);
-    Arc::new(SchemaAt { definition: Arc::new(definition.clone()), layout })
 }
 
 async fn fetch(from: &PartitionSnapshots, manifest: &Manifest, scratch: &Path) -> Result<Image> {

@@ -11,7 +11,6 @@ use forebay_core::clock::Timestamp;
 use forebay_core::fold::{FoldEffects, FoldError, PartitionState, Record, RowLookup, Schemas};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::key::KeyType;
-use forebay_core::layout::Layout;
 use forebay_core::schema::{Alteration, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, VectorType};
 use forebay_core::{ErrorCode, Result};
@@ -60,11 +59,7 @@ static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
         Alteration::SetOptions(StoreOptions { ttl_us: Some(5), ..StoreOptions::default() }),
     ];
     let second = first.altered(&alterations).expect("alterations of its own fields");
-    let at = |definition| {
-        let layout = Layout::of(&definition);
-        Arc::new(SchemaAt { definition: Arc::new(definition), layout })
-    };
-    Versions([first, second].map(at).into())
+    Versions([first, second].map(SchemaAt::of).into())
 });
 
 /// Decodes the input: how u8, then a frame; with an odd `how` a body, which gets a valid frame.

@@ -18,7 +18,6 @@ use forebay_core::id::{
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::KeyOrder;
-use forebay_core::layout::Layout;
 use forebay_core::row::Row;
 use forebay_core::schema::StoreSpec;
 use forebay_core::state_rows::FollowState;
@@ -100,10 +99,7 @@ impl Shard {
         let at = PartitionRef { store, partition: PartitionId(0) };
         let writer = directory.create(at, KeyOrder::of(&definition))?;
         let value = definition.fields[0].id;
-        let schema = OneSchema(Arc::new(SchemaAt {
-            layout: Layout::of(&definition),
-            definition: Arc::new(definition),
-        }));
+        let schema = OneSchema(SchemaAt::of(definition));
         let state = PartitionState::new(at, PartitionCount(1));
         let mut shard = Self { writer, state, schema, value, sequence: 0 };
         shard.apply(SchemaVersion(0), EntryBody::LogHeader)?;

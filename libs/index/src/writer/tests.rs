@@ -29,8 +29,7 @@ fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
         document.set(field, Some(Value::String("x".repeat(bytes))), None);
         document.encode(&layout).unwrap()
     };
-    let layout = Layout::of(&definition);
-    let schema = Arc::new(SchemaAt { definition: Arc::new(definition), layout });
+    let schema = SchemaAt::of(definition);
     let index = Index::with_addresses(8 << 20, [schema], [PartitionId(0)], 7).unwrap();
     let mut writer = index.writer(PartitionId(0)).unwrap();
     writer.set_phase(Phase::Serving);

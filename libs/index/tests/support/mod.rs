@@ -16,7 +16,6 @@ use forebay_core::id::{
     ClientId, Epoch, FieldId, LogId, Offset, PartitionId, PartitionRef, Sequence, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
-use forebay_core::layout::Layout;
 use forebay_core::partition::partition_of;
 use forebay_core::replica_state::{LogCursor, Phase, Progress};
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
@@ -34,7 +33,7 @@ pub const TIMESTAMP: FieldType = FieldType::TIMESTAMP;
 
 /// Wraps a definition as an index takes it.
 pub fn schema_at(definition: &Definition) -> Arc<SchemaAt> {
-    Arc::new(SchemaAt { layout: Layout::of(definition), definition: Arc::new(definition.clone()) })
+    SchemaAt::of(definition.clone())
 }
 
 /// A followed partition: its writer and the fold's state.

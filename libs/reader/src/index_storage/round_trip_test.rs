@@ -18,7 +18,6 @@ use forebay_core::id::{
     SchemaVersion, Sequence, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
-use forebay_core::layout::Layout;
 use forebay_core::schema::StoreSpec;
 use forebay_core::value::{FieldType, Value};
 use forebay_index::Index;
@@ -36,8 +35,7 @@ fn index() -> Index {
     let number = FieldType::INT64;
     let spec = StoreSpec::documents("users", KeyType::String).partitions(1).field("age", number);
     let definition = spec.define(AT.store).unwrap();
-    let schema = SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) };
-    Index::new([Arc::new(schema)], [AT.partition], 5).unwrap()
+    Index::new([SchemaAt::of(definition)], [AT.partition], 5).unwrap()
 }
 
 fn replica(index: &Index) -> PartitionReplica {

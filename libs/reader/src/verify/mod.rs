@@ -271,7 +271,6 @@ mod tests {
     use forebay_core::catalog::SchemaAt;
     use forebay_core::id::{FieldId, PartitionCount, PartitionId, StoreId};
     use forebay_core::key::KeyType;
-    use forebay_core::layout::Layout;
     use forebay_core::schema::StoreSpec;
     use forebay_core::value::{FieldType, Value};
 
@@ -280,9 +279,7 @@ mod tests {
     fn schema() -> Arc<SchemaAt> {
         let number = FieldType::INT64;
         let spec = StoreSpec::documents("a", KeyType::Int64).partitions(1).field("x", number);
-        let definition = spec.field("y", number).define(StoreId(1)).unwrap();
-        let layout = Layout::of(&definition);
-        Arc::new(SchemaAt { definition: Arc::new(definition), layout })
+        SchemaAt::of(spec.field("y", number).define(StoreId(1)).unwrap())
     }
 
     #[test]
@@ -303,7 +300,7 @@ mod tests {
         assert!(same(row(Some(5), 9), row(Some(6), 10)));
         assert!(!same(row(Some(5), 11), row(None, 0)));
         assert!(!same(row(Some(5), 11), row(Some(6), 11)));
-        assert!(!same(vec![1, 2], vec![1, 2]), "what cannot be read is like nothing");
+        assert!(!same(vec![1, 2], vec![1, 2]), "an unreadable row equals no row");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use forebay_core::id::{
     LogId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId,
 };
 use forebay_core::key::KeyType;
-use forebay_core::layout::Layout;
 use forebay_core::replica_state::{LogCursor, Phase};
 use forebay_core::schema::StoreSpec;
 use forebay_core::schema_set::SchemaSet;
@@ -86,12 +85,11 @@ struct World {
 impl World {
     fn new() -> Self {
         let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
-        let definition = spec.define(AT.store).unwrap();
-        let schema = SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) };
+        let schema = SchemaAt::of(spec.define(AT.store).unwrap());
         let disk = Arc::<Mutex<Disk>>::default();
         let writer = BufferingWriter { taken: Vec::new(), disk: Arc::clone(&disk) };
         let replica = PartitionReplica::first(AT, PartitionCount(1), Box::new(writer));
-        Self { replica, disk, schemas: SchemaSet::new([Arc::new(schema)]).unwrap() }
+        Self { replica, disk, schemas: SchemaSet::new([schema]).unwrap() }
     }
 
     /// Applies an entry at this offset, of the log of this id.

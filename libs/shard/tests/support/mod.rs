@@ -19,7 +19,6 @@ use forebay_core::id::{
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::{Direction, KeyOrder};
-use forebay_core::layout::Layout;
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::row::row_expires_at;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
@@ -76,10 +75,7 @@ impl World {
         let first = spec.define(AT.store).unwrap();
         let next = |at: &Definition| Some(at.altered(&[Alteration::DropAll]).unwrap());
         let definitions = std::iter::successors(Some(first), next).take(DROPS_MAX);
-        let at = |definition| {
-            Arc::new(SchemaAt { layout: Layout::of(&definition), definition: Arc::new(definition) })
-        };
-        Self(definitions.map(at).collect())
+        Self(definitions.map(SchemaAt::of).collect())
     }
 
     pub fn order(&self) -> KeyOrder {

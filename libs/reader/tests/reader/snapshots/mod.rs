@@ -11,7 +11,6 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{PartitionState, Record, RowLookup};
 use forebay_core::key::Key;
-use forebay_core::layout::Layout;
 use forebay_core::replica_state::Progress;
 use forebay_core::schema_set::SchemaSet;
 use forebay_index::ImageSink;
@@ -62,11 +61,7 @@ impl PartitionFold {
 
     /// Folds the log to its end.
     pub async fn go_on(&mut self, world: &World) {
-        let layout = Layout::of(&world.definition);
-        let definition = world.definition.clone();
-        let schemas =
-            SchemaSet::new([Arc::new(SchemaAt { definition: Arc::new(definition), layout })])
-                .unwrap();
+        let schemas = SchemaSet::new([SchemaAt::of(world.definition.clone())]).unwrap();
         loop {
             let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
             let from = self.state.offset_applied;

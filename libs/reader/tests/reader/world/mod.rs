@@ -22,7 +22,6 @@ use forebay_core::id::{
     StoreId,
 };
 use forebay_core::key::{Key, KeyType};
-use forebay_core::layout::Layout;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Definition, StoreSpec};
 use forebay_core::value::{FieldType, Value};
@@ -220,8 +219,7 @@ impl World {
             barriers: Arc::new(LogBarriers(self.log.clone())),
             replicator: None,
         };
-        let layout = Layout::of(&self.definition);
-        let schema = Arc::new(SchemaAt { definition: Arc::new(self.definition.clone()), layout });
+        let schema = SchemaAt::of(self.definition.clone());
         let storage = Arc::new(MemoryStorage::new([schema.clone()]).unwrap());
         StoreReplica::start(options, parts, &schema, storage).unwrap()
     }
