@@ -61,7 +61,7 @@ struct WaitingWrite {
     reply: oneshot::Sender<CoalescedReply>,
 }
 
-/// How a new request goes: in flight, so that others wait for its answer; after an answer; or alone.
+/// How a new request goes: now, so that others wait for its answer; after an answer; or alone.
 enum Dispatch {
     Send(v1::WriteChangesRequest),
     Wait(oneshot::Receiver<CoalescedReply>),
