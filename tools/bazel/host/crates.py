@@ -47,17 +47,17 @@ def triple(root: pathlib.Path) -> str:
     return next(line[6:] for line in text.stdout.splitlines() if line.startswith("host: "))
 
 
-def artifacts(root: pathlib.Path) -> tuple[dict[str, list[Json]], list[pathlib.Path]]:
-    """Map each third-party package to its linkable files; return first-party libraries, too."""
+def artifacts(root: pathlib.Path) -> tuple[dict[str, list[Json]], list[bytes]]:
+    """Map each third-party package to its linkable files; return first-party metadata, too."""
     found: dict[str, list[Json]] = {}
-    libraries: list[pathlib.Path] = []
+    metadata: list[bytes] = []
     for line in cargo(root, BUILD).splitlines():
         message = json.loads(line)
         if message["reason"] != "compiler-artifact":
             continue
         if "path+" in message["package_id"]:
             files = map(pathlib.Path, message["filenames"])
-            libraries += [file for file in files if file.suffix == ".rlib"]
+            metadata += [file.read_bytes() for file in files if file.suffix == ".rmeta"]
             continue
         kinds = message["target"]["kind"]
         if "custom-build" in kinds:
@@ -72,21 +72,21 @@ def artifacts(root: pathlib.Path) -> tuple[dict[str, list[Json]], list[pathlib.P
                         "file": pathlib.Path(file),
                     }
                 )
-    return found, libraries
+    return found, metadata
 
 
-def is_linked(file: pathlib.Path, libraries: list[pathlib.Path]) -> bool:
+def is_linked(file: pathlib.Path, metadata: list[bytes]) -> bool:
     """Return whether a library names this file: rustc writes the hash of each file it links."""
     linked = file.stem[file.stem.rindex("-") :].encode()
-    return any(linked in library.read_bytes() for library in libraries)
+    return any(linked in library for library in metadata)
 
 
-def choose(name: str, made: list[Json], kinds: list[Json], libraries: list[pathlib.Path]) -> Json:
+def choose(name: str, made: list[Json], kinds: list[Json], metadata: list[bytes]) -> Json:
     """Choose the artifact that cargo links; build scripts may link one with other features."""
     fitting = made
     if len(made) > 1:
         for_host = all(kind["kind"] == "build" for kind in kinds)
-        fitting = [one for one in made if is_linked(one["file"], libraries) != for_host]
+        fitting = [one for one in made if is_linked(one["file"], metadata) != for_host]
     if len(fitting) != 1:
         files = ", ".join(one["file"].name for one in fitting)
         sys.exit(f"{name}: cargo built several artifacts, and none is the obvious one: {files}")
@@ -124,7 +124,7 @@ def direct_targets(
     packages: Json,
     members: list[str],
     made: dict[str, list[Json]],
-    libraries: list[pathlib.Path],
+    first_party: list[bytes],
 ) -> Iterator[str]:
     """Yield a target for every third-party package that a first-party package names."""
     chosen: dict[str, tuple[str, Json]] = {}
@@ -133,7 +133,7 @@ def direct_targets(
             if dep["pkg"] not in made:
                 continue
             name = packages[dep["pkg"]]["name"]
-            one = choose(name, made[dep["pkg"]], dep["dep_kinds"], libraries)
+            one = choose(name, made[dep["pkg"]], dep["dep_kinds"], first_party)
             if chosen.setdefault(name, (dep["pkg"], one)) != (dep["pkg"], one):
                 sys.exit(f"{name}: first-party packages use two versions or two builds of it")
     for name, (identity, one) in sorted(chosen.items()):
@@ -165,12 +165,12 @@ def main() -> None:
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     members = metadata["workspace_members"]
-    made, libraries = artifacts(root)
+    made, first_party = artifacts(root)
     folder = here / "deps"
     folder.mkdir(exist_ok=True)
     build = ['load("@rules_rust//rust:imports.bzl", "crate_files", "crate_import")']
     build += package_targets(nodes, packages, made, folder)
-    build += direct_targets(nodes, packages, members, made, libraries)
+    build += direct_targets(nodes, packages, members, made, first_party)
     (here / "BUILD.bazel").write_text("\n\n".join(build) + "\n")
     (here / "WORKSPACE").write_text('workspace(name = "crates")\n')
     for member in members:
