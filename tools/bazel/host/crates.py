@@ -4,7 +4,7 @@ The script runs cargo in the one invocation form of the tree (tools/decisions/00
 cargo has nothing left to do, and reports the file of each package. Each such package is a target
 NAME-VERSION, whose dependencies are those of `cargo metadata`. Each direct dependency of a
 first-party package is also a target NAME, which is the name that BUILD files use. Files are hard
-links: they cost nothing and outlive `cargo clean`. Usage: crates.py ROOT
+links: they cost nothing and outlive `cargo clean`. Usage: crates.py ROOT [--inputs]
 """
 
 import json
@@ -158,9 +158,17 @@ def target(rule: str, name: str, **attributes: object) -> str:
     return "\n".join([f"{rule}(", f'    name = "{name}",', *lines, ")"])
 
 
-def main() -> None:
-    """Write the repository into the current folder."""
-    root, here = pathlib.Path(sys.argv[1]), pathlib.Path.cwd()
+def print_inputs(root: pathlib.Path) -> None:
+    """Print the labels of the first-party manifests that are in a package of Bazel."""
+    metadata = json.loads(cargo(root, ["metadata", "--no-deps", "--locked", "--format-version=1"]))
+    for package in metadata["packages"]:
+        manifest = pathlib.Path(package["manifest_path"]).relative_to(root.resolve())
+        if (root / manifest.parent / "BUILD.bazel").is_file():
+            print(f"//{manifest.parent}:Cargo.toml")
+
+
+def write_repository(root: pathlib.Path, here: pathlib.Path) -> None:
+    """Write the repository into a folder."""
     metadata = json.loads(cargo(root, [*METADATA, triple(root)]))
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
@@ -173,10 +181,15 @@ def main() -> None:
     build += direct_targets(nodes, packages, members, made, first_party)
     (here / "BUILD.bazel").write_text("\n\n".join(build) + "\n")
     (here / "WORKSPACE").write_text('workspace(name = "crates")\n')
-    for member in members:
-        manifest = pathlib.Path(packages[member]["manifest_path"]).relative_to(root.resolve())
-        if (root / manifest.parent / "BUILD.bazel").is_file():
-            print(f"watch //{manifest.parent}:Cargo.toml")
+
+
+def main() -> None:
+    """Write the repository into the current folder, or print its inputs."""
+    root = pathlib.Path(sys.argv[1])
+    if sys.argv[2:] == ["--inputs"]:
+        print_inputs(root)
+    else:
+        write_repository(root, pathlib.Path.cwd())
 
 
 main()

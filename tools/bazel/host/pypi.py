@@ -180,17 +180,19 @@ def write_repository(pinned: dict[str, Pin], folder: Path) -> None:
 
 
 def main() -> None:
-    """Write the repository into the current folder; the argument is the tree."""
+    """Write the repository into the current folder; the first argument is the tree."""
     root = Path(sys.argv[1])
     environment = root / ".venv"
+    if sys.argv[2:] == ["--inputs"]:
+        if (environment / "forebay.stamp").exists():
+            print("//:.venv/forebay.stamp")
+        return
     python = environment / "bin" / "python"
     if not python.exists():
         raise SystemExit(f"there is no {environment}; run: make setup")
     if Path(sys.prefix).resolve() != environment.resolve():
         os.execv(python, [str(python), *sys.argv])
     write_repository(pins((root / REQUIREMENTS).read_text("utf-8")), Path.cwd())
-    if (environment / "forebay.stamp").exists():
-        print("watch //:.venv/forebay.stamp")
 
 
 if __name__ == "__main__":
