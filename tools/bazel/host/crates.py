@@ -50,14 +50,14 @@ def triple(root: pathlib.Path) -> str:
 def artifacts(root: pathlib.Path) -> tuple[dict[str, list[Json]], list[bytes]]:
     """Map each third-party package to its linkable files; return first-party metadata, too."""
     found: dict[str, list[Json]] = {}
-    metadata: list[bytes] = []
+    first_party: list[bytes] = []
     for line in cargo(root, BUILD).splitlines():
         message = json.loads(line)
         if message["reason"] != "compiler-artifact":
             continue
         if "path+" in message["package_id"]:
             files = map(pathlib.Path, message["filenames"])
-            metadata += [file.read_bytes() for file in files if file.suffix == ".rmeta"]
+            first_party += [file.read_bytes() for file in files if file.suffix == ".rmeta"]
             continue
         kinds = message["target"]["kind"]
         if "custom-build" in kinds:
@@ -72,21 +72,21 @@ def artifacts(root: pathlib.Path) -> tuple[dict[str, list[Json]], list[bytes]]:
                         "file": pathlib.Path(file),
                     }
                 )
-    return found, metadata
+    return found, first_party
 
 
-def is_linked(file: pathlib.Path, metadata: list[bytes]) -> bool:
-    """Return whether a library names this file: rustc writes the hash of each file it links."""
+def is_linked(file: pathlib.Path, first_party: list[bytes]) -> bool:
+    """Return whether a crate's metadata names this file: rustc writes the hash of each link."""
     linked = file.stem[file.stem.rindex("-") :].encode()
-    return any(linked in library for library in metadata)
+    return any(linked in library for library in first_party)
 
 
-def choose(name: str, made: list[Json], kinds: list[Json], metadata: list[bytes]) -> Json:
+def choose(name: str, made: list[Json], kinds: list[Json], first_party: list[bytes]) -> Json:
     """Choose the artifact that cargo links; build scripts may link one with other features."""
     fitting = made
     if len(made) > 1:
         for_host = all(kind["kind"] == "build" for kind in kinds)
-        fitting = [one for one in made if is_linked(one["file"], metadata) != for_host]
+        fitting = [one for one in made if is_linked(one["file"], first_party) != for_host]
     if len(fitting) != 1:
         files = ", ".join(one["file"].name for one in fitting)
         sys.exit(f"{name}: cargo built several artifacts, and none is the obvious one: {files}")

@@ -180,7 +180,7 @@ def write_repository(pinned: dict[str, Pin], folder: Path) -> None:
 
 
 def main() -> None:
-    """Write the repository into the current folder; the first argument is the tree."""
+    """Write the repository of the tree into the current folder, or print its inputs."""
     root = Path(sys.argv[1])
     environment = root / ".venv"
     if sys.argv[2:] == ["--inputs"]:
