@@ -205,6 +205,10 @@ impl Committer {
         });
         let file = file.map_err(|error| {
             let refusal = self.write_error(&path, &error, HEADER_BYTES);
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                // The file is not of this call and may hold acknowledged entries.
+                return refusal;
+            }
             let removal = self.remove_unmade(&partition.dir, &path);
             removal.map_or_else(|stop| stop, |()| refusal)
         })?;

@@ -208,12 +208,13 @@ impl Partition {
 
     /// Removes the segments wholly below an offset from the readers' view, oldest first, and
     /// returns their paths. If `before` is the end of the log, the last segment stays and is
-    /// closed.
+    /// closed. A segment without frames stays open, because the next segment would have its name.
     pub(super) fn take_trimmed(&self, before: Offset) -> Result<Vec<PathBuf>> {
         let mut write = self.write.lock();
         let is_end = before == write.offset_next;
+        let offset_next = write.offset_next;
         if let Some(active) = write.active.as_mut().filter(|_| is_end) {
-            active.is_closed = true;
+            active.is_closed = active.base < offset_next;
         }
         drop(write);
         let mut read = self.read.lock();

@@ -2,12 +2,13 @@
 //! saves.
 
 use bytes::Bytes;
+use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionRef};
 use forebay_log::ChangeLog;
 use forebay_log::disk::Disk;
 use forebay_log::disk::sim::Loss;
 
-use super::{at, create, entry, open, read_all, segments, sim_disk, sim_options};
+use super::{at, code, create, entry, open, read_all, segments, sim_disk, sim_options};
 
 /// Proves that a segment has the bytes of `proto/spec/embedded-log.md`, written by hand.
 #[tokio::test]
@@ -73,6 +74,31 @@ async fn trim_removes_whole_segments_and_retains_the_last() {
     let log = open(&disk, sim_options()).await.unwrap();
     let bounds = log.bounds(at(0)).await.unwrap();
     assert_eq!((bounds.start, bounds.end), (Offset(8), Offset(9)));
+}
+
+/// Proves that a trim to the end of a log does not close a segment without frames: the next segment
+/// would have the same name.
+#[tokio::test]
+async fn segment_without_frames_accepts_appends_after_a_trim_to_the_end() {
+    let disk = sim_disk(8);
+    let log = open(&disk, sim_options()).await.unwrap();
+    create(&log, 1).await;
+    log.append(at(0), entry(1)).await.unwrap();
+    log.trim(at(0), Offset(1)).await.unwrap();
+    // The disk takes the header of the next segment, and refuses its first frame.
+    disk.fail_write_after(1);
+    assert_eq!(code(log.append(at(0), entry(2)).await), ErrorCode::Unavailable);
+    assert_eq!(segments(&disk).len(), 2);
+    log.trim(at(0), Offset(1)).await.unwrap();
+    log.append(at(0), entry(3)).await.unwrap();
+    disk.power_cut(Loss::Everything);
+    let log = open(&disk, sim_options()).await.unwrap();
+    log.trim(at(0), Offset(2)).await.unwrap();
+    log.append(at(0), entry(4)).await.unwrap();
+    let start = log.bounds(at(0)).await.unwrap().start;
+    let records = read_all(&log, at(0), start).await.unwrap();
+    let entries: Vec<_> = records.into_iter().map(|record| record.entry).collect();
+    assert_eq!(entries[entries.len() - 2..], [entry(3), entry(4)]);
 }
 
 #[tokio::test]
