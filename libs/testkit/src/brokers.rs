@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::processes::{self, Guard, ended, free_ports, random_hex, wait};
+use crate::processes::{self, Guard, ended, free_ports, random_hex, retry_taken_ports, wait};
 use crate::tree;
 
 pub use crate::processes::Result;
@@ -67,6 +67,10 @@ impl Brokers {
     /// # Errors
     /// Returns the errors of [`Brokers::start`].
     pub fn start_with(count: usize, overrides: &[(&str, &str)]) -> Result<Self> {
+        retry_taken_ports(|| Self::try_start(count, overrides))
+    }
+
+    fn try_start(count: usize, overrides: &[(&str, &str)]) -> Result<Self> {
         let java = Java::find()?;
         let folder = processes::folder("brokers")?;
         let nodes = lay_out(count, folder.path(), &java.templates, overrides)?;

@@ -16,7 +16,7 @@ use object_store::azure::{AzureAccessKey, AzureAuthorizer, AzureCredential};
 use object_store::client::{HttpRequest, HttpRequestBody};
 use tempfile::TempDir;
 
-use crate::processes::{self, Guard, ended, free_ports, random_hex, wait};
+use crate::processes::{self, Guard, ended, free_ports, random_hex, retry_taken_ports, wait};
 use crate::tree;
 
 pub use crate::processes::Result;
@@ -70,6 +70,10 @@ impl ObjectServer {
     /// Returns an error if the server was not fetched (`make setup`), without Java or Node.js, or
     /// if the server does not start; the text includes its last log lines.
     pub fn start(kind: ObjectServerKind) -> Result<Self> {
+        retry_taken_ports(|| Self::try_start(kind))
+    }
+
+    fn try_start(kind: ObjectServerKind) -> Result<Self> {
         let folder = processes::folder("objects")?;
         let data = folder.path().join("data");
         fs::create_dir(&data).map_err(|error| format!("make {}: {error}", data.display()))?;

@@ -27,6 +27,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// finds its port free.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 const PORT_TRIES_MAX: usize = 200;
+/// Text, in any case, that a server logs if another process has taken its port.
+const PORT_TAKEN: &str = "address already in use";
+/// Number of attempts to start a server on a port that another process may take.
+const STARTS_MAX: usize = 3;
 const LOG_LINES_SHOWN: usize = 30;
 /// Java options: the serial collector and only the first compiler start fastest; out of memory, a
 /// server must exit instead of hanging.
@@ -168,7 +172,8 @@ pub(crate) fn wait<T>(
 }
 
 /// Returns ports on which no process listens now. Another process may take one before the server
-/// does. The range is large, so this is rare; the start then fails with the server's own message.
+/// does. The range is large, so this is rare; the start then fails with the server's own message,
+/// and the caller may repeat the start.
 pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
     let mut held: Vec<(u16, TcpListener)> = Vec::new();
     for _ in 0..PORT_TRIES_MAX {
@@ -186,6 +191,18 @@ pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
     Ok(held.into_iter().map(|(port, _)| port).collect())
 }
 
+/// Repeats a start if another process has taken a port between the choice of the port and the start
+/// of the server.
+pub(crate) fn retry_taken_ports<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..STARTS_MAX {
+        match start() {
+            Err(problem) if problem.to_lowercase().contains(PORT_TAKEN) => {}
+            result => return result,
+        }
+    }
+    start()
+}
+
 /// Returns 32 hexadecimal digits from the kernel; no run of these servers is ever replayed.
 pub(crate) fn random_hex() -> Result<String> {
     const SOURCE: &str = "/proc/sys/kernel/random/uuid";
@@ -196,6 +213,23 @@ pub(crate) fn random_hex() -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn start_is_repeated_only_for_a_taken_port() {
+        let run = |problems: &[&str]| {
+            let (mut starts, mut problems) = (0, problems.iter());
+            let result = retry_taken_ports(|| {
+                starts += 1;
+                problems.next().map_or(Ok(()), |problem| Err((*problem).to_owned()))
+            });
+            (result.is_ok(), starts)
+        };
+        let taken = "broker 1 ended: Address already in use";
+        assert_eq!(run(&[]), (true, 1));
+        assert_eq!(run(&[taken, taken]), (true, 3));
+        assert_eq!(run(&[taken; 4]), (false, 3));
+        assert_eq!(run(&["there is no Java"]), (false, 1));
+    }
 
     #[test]
     fn guard_kills_its_latest_processes_and_removes_the_folder() {
