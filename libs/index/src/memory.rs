@@ -12,7 +12,7 @@
 //! readers and the writer alike.
 //!
 //! *Shared memory is in a file that several processes map (`shared_memory`). Readers of shared
-//! memory announce themselves to nobody, so no writer can wait for them. Instead, memory that goes
+//! memory do not announce themselves, so no writer can wait for them. Instead, memory that goes
 //! out of use *rests* in quarantine, and before any of it is reused the writer increments a word
 //! that readers compare after each copy (`quarantine`).
 //!
@@ -75,7 +75,7 @@ pub(crate) struct Memory {
     header: NonNull<SpaceHeader>,
     backing: MemoryBacking,
     state: Mutex<State>,
-    /// The account that chunks are charged to; unset for memory that nobody writes.
+    /// The account that chunks are charged to; unset for memory that no thread writes.
     account: OnceLock<Arc<MemoryAccount>>,
     /// Bytes of the chunks in use or retired.
     pub(crate) used: AtomicU64,
@@ -385,7 +385,7 @@ impl Memory {
     /// Returns bytes at an address.
     ///
     /// # Safety
-    /// The bytes were written before their address was published, and nobody writes there again
+    /// The bytes were written before their address was published, and no thread writes there again
     /// until the caller's guard is gone.
     #[inline]
     pub(crate) unsafe fn bytes(&self, address: u64, count: usize) -> &[u8] {
@@ -403,7 +403,7 @@ impl Memory {
         addresses::allow(place, bytes.len() as u64);
         if schedule::is_planted(Fault::SlotFirst) && address >= BLOCK_BYTES {
             let (place, bytes) = (place as usize, bytes.to_vec());
-            // SAFETY: as below: nobody else writes there until then.
+            // SAFETY: as below: no other thread writes there until then.
             return schedule::put_off(move || unsafe {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), place as *mut u8, bytes.len());
             });
@@ -419,7 +419,7 @@ impl Memory {
             }
             return;
         }
-        // SAFETY: the caller's promise; `bytes` is not in the chunk, since nobody reads there.
+        // SAFETY: the caller's promise; `bytes` is not in the chunk, since no thread reads there.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     }
 

@@ -197,7 +197,7 @@ impl Reclaim {
 
     fn hand_over(&self, item: RetiredItem) {
         let retired = Box::into_raw(Box::new(Retirement { waiting: self.waiting.clone(), item }));
-        // SAFETY: the box was just made, nobody else has its address, and it is retired once.
+        // SAFETY: the box was just made, no other thread has its address, and it is retired once.
         unsafe { self.prepare().retire(retired, seize::reclaim::boxed) };
     }
 }

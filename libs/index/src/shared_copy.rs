@@ -2,9 +2,9 @@
 //!
 //! A single process *holds* a copy: it follows the log and writes. Any number of processes read,
 //! including the owner's own readers, and all read in the same way: through a read-only mapping,
-//! by copies that they validate (`table::optimistic_read`). A reader therefore announces itself to
-//! nobody, and a reader that is killed at any moment harms nobody. The layer above decides which
-//! process holds the copy, by a lock.
+//! by copies that they validate (`table::optimistic_read`). A reader therefore does not
+//! announce itself, and a reader that is killed at any moment harms no other process. The layer
+//! above decides which process holds the copy, by a lock.
 //!
 //! ```text
 //! <directory>/live-<store>-<partition>      the header: what readers ask before they read

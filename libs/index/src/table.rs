@@ -32,7 +32,7 @@
 //! The same holds along longer chains, link by link. A record that only an old group still names
 //! may therefore be retired like any other: no references are counted, and no old word is ever
 //! corrected. A reader that enters after U finds no old word. This is why each word of the chain is
-//! loaded with sequential consistency, after entering, and why nobody keeps a root, a group or a
+//! loaded with sequential consistency, after entering, and why no thread keeps a root, a group or a
 //! slot's word from one pin to the next.
 //!
 //! # When memory is exhausted
@@ -367,7 +367,7 @@ impl Table {
             return Err(Error::limit_exceeded(message, keys_max << DEPTH_MAX, keys_max << depth));
         }
         let directory = self.memory.allocate(ENTRY_BYTES << depth)?;
-        // SAFETY: the chunk was just allocated, so nobody else has its address.
+        // SAFETY: the chunk was just allocated, so no other thread has its address.
         unsafe { self.memory.clear(&directory) };
         for entry in 0..1 << self.root.depth() {
             let group = match self.directory {

@@ -41,7 +41,7 @@ pub trait Materializer: Send + Sync + Sized + 'static {
         let _ = shard;
     }
 
-    /// Drops the views that nobody has read for long; runs before each periodic flush.
+    /// Drops views without a recent read; runs before each periodic flush.
     fn drop_idle_views(&self) {}
 }
 

@@ -101,7 +101,7 @@ impl<M: Materializer> ShardReplica<M> {
         *self.damage.lock() = Some(error.clone());
     }
 
-    /// Removes shards that nobody reads any more.
+    /// Removes shards that no thread reads any more.
     fn sweep(&mut self) {
         let retired = std::mem::take(&mut self.retired).into_iter();
         let (read, free): (Vec<_>, Vec<_>) = retired.partition(ShardWriter::has_readers);
@@ -271,7 +271,7 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
 impl<M: Materializer> Drop for ShardReplica<M> {
     fn drop(&mut self) {
         self.shards.withdraw(self.at.partition);
-        // A shard can be reopened only when nobody reads it.
+        // A shard can be reopened only when no thread reads it.
         self.shards.materializer.release_views(self.served.shard());
         let retired = self.retired.iter();
         retired.for_each(|writer| self.shards.materializer.release_views(writer.shard()));

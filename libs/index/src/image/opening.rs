@@ -152,7 +152,7 @@ impl Image {
     ///
     /// # Safety
     /// The address is a multiple of a block, at least as many bytes from there are mapped writable,
-    /// and nobody uses them.
+    /// and no thread uses them.
     pub(crate) unsafe fn load_extent(&self, extent: &Extent, destination: *mut u8) -> Result<()> {
         let bytes = (extent.blocks * CHUNK_BYTES_MIN) as usize;
         let at = (extent.first_in_file + 1) * CHUNK_BYTES_MIN;

@@ -98,7 +98,7 @@ impl Piece {
 }
 
 /// Returns all pieces to write, in address order. The open segment then ends with a block, so that
-/// nobody ever writes into a block of an image that was not verified.
+/// no thread ever writes into a block of an image that was not verified.
 fn pieces(content: &mut Content) -> Vec<Piece> {
     let piece = |(address, bytes): &(u64, u64)| {
         let (address, bytes) = (*address, *bytes);

@@ -41,7 +41,7 @@ pub(super) fn reserve_addresses(reserved: u64) -> Result<NonNull<u8>> {
     let outside = [(base, shift), (end, BLOCK_BYTES - shift)];
     for (start, bytes) in outside.into_iter().filter(|(_, bytes)| *bytes > 0) {
         // SAFETY: the part of our own mapping before or after the aligned range, unused.
-        // A refusal leaves addresses mapped that nobody uses.
+        // A refusal leaves addresses mapped that no thread uses.
         let _refused = unsafe { munmap(start.cast(), bytes as usize) };
     }
     NonNull::new(aligned).ok_or_else(|| Error::internal("a mapping at address 0"))
@@ -50,7 +50,7 @@ pub(super) fn reserve_addresses(reserved: u64) -> Result<NonNull<u8>> {
 /// Unmaps a mapping.
 ///
 /// # Safety
-/// The range is a mapping of the caller's own, and nobody uses it any more.
+/// The range is a mapping of the caller's own, and no thread uses it any more.
 pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: u64) -> rustix::io::Result<()> {
     // SAFETY: the caller's promise.
     unsafe { munmap(base.as_ptr().cast(), bytes as usize) }

@@ -47,7 +47,7 @@ impl Memory {
                 continue;
             }
             addresses::allow(memory.pointer(start), bytes);
-            // SAFETY: the extent is inside addresses that were just opened and that nobody uses.
+            // SAFETY: the extent is inside addresses that were just opened and that no thread uses.
             unsafe { image.load_extent(extent, memory.pointer(start))? };
         }
         memory.backing = MemoryBacking::Image(VerifiedBlocks::new(image, opened));
@@ -83,7 +83,7 @@ impl Memory {
             }
             image.copy_blocks(extent, |block, bytes| {
                 let at = start + block * CHUNK_BYTES_MIN;
-                // SAFETY: addresses that were just opened, which nobody has yet.
+                // SAFETY: addresses that were just opened, which no other thread has yet.
                 unsafe { self.write(at, bytes) };
                 Ok(())
             })?;

@@ -95,7 +95,7 @@ impl Memory {
             unsafe { SpaceFile::map(file, base, reserved, is_written) }
         };
         let file = map().inspect_err(|_| {
-            // SAFETY: reserved above, and used by nobody.
+            // SAFETY: reserved above, and used by no thread.
             let _refused = unsafe { unmap(base, end) };
         })?;
         let header = file.header();

@@ -102,7 +102,7 @@ pub(super) fn create(path: &Path, reserved_max: u64, header_name: &[u8]) -> Resu
     }
     file.set_len(mapped_bytes(reserved)).map_err(|error| file_error("make", path, &error))?;
     allocate(&file, 0, PAGE_BYTES)?;
-    // This is written at once: otherwise nobody could recognize the file after its creator was
+    // This is written at once: otherwise no process could recognize the file after its creator was
     // killed.
     file.write_all_at(header_name, SPACE_HEADER_NAME_AT)
         .map_err(|error| file_error("write", path, &error))?;
@@ -135,7 +135,7 @@ impl SpaceFile {
     /// Maps a file over addresses that were reserved for it.
     ///
     /// # Safety
-    /// As many bytes as the file has are reserved from `base` on, and nobody uses them.
+    /// As many bytes as the file has are reserved from `base` on, and no thread uses them.
     pub(super) unsafe fn map(
         file: File,
         base: NonNull<u8>,
@@ -283,7 +283,7 @@ impl SpaceFile {
 /// Maps the donated part of another space's file, read-only.
 ///
 /// # Safety
-/// As many bytes are reserved from `base` on, and nobody uses them.
+/// As many bytes are reserved from `base` on, and no thread uses them.
 pub(super) unsafe fn map_donor(file: &File, base: NonNull<u8>, bytes: u64) -> Result<()> {
     let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
     let (start, bytes) = (base.as_ptr().cast(), bytes as usize);

@@ -8,7 +8,7 @@
 //!
 //! The thread that finds a block damaged repairs it. Repairs run one at a time, under a lock that
 //! serves no other purpose. A repair stores only the words that differ, so until the last of these
-//! stores nobody finds the block sound. After the last store the repairing thread stores nothing
+//! stores no thread finds the block sound. After the last store the repairing thread stores nothing
 //! more to the block; a later change of the block first requires the bit. The bit is set by
 //! release, after the words, and loaded by acquire, so a thread that sees the bit sees the words. A
 //! thread that found the block sound before the bit was set also sees the words, because the words
@@ -28,7 +28,7 @@ use crate::image::{BlockBytes, Blocks, Extent, Image, damaged};
 
 const WORDS: usize = CHUNK_BYTES_MIN as usize / 8;
 /// Maximum wait of a reader for a repair by another thread: in a process that was forked during a
-/// repair, nobody ever releases the lock.
+/// repair, no thread ever releases the lock.
 const REPAIR_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The verification state of the image that a memory was created from.

@@ -54,8 +54,7 @@ unsafe impl Send for HeaderFile {}
 unsafe impl Sync for HeaderFile {}
 
 impl HeaderFile {
-    /// Creates a header under a name that nobody knows yet; the caller renames it when it is
-    /// complete.
+    /// Creates a header under a temporary name; the caller renames it when it is complete.
     pub(super) fn create(new_path: &Path, description: HeaderDescription) -> Result<Self> {
         let file = File::options()
             .read(true)

@@ -29,7 +29,7 @@ impl Memory {
         None
     }
 
-    /// Takes donated chunks back, once nobody reads there.
+    /// Takes donated chunks back, once no thread reads there.
     pub(crate) fn take_donated_back(&self, state: &mut State) {
         if !state.donated.is_empty() && self.ends_donation() {
             for chunk in std::mem::take(&mut state.donated) {
@@ -38,7 +38,7 @@ impl Memory {
         }
     }
 
-    /// Ends the donation if nobody reads there; returns whether nothing is donated.
+    /// Ends the donation if no thread reads there; returns whether nothing is donated.
     fn ends_donation(&self) -> bool {
         let (blocks, donated) = self.header().donated_blocks();
         let is_in_use = || self.file().is_some_and(SpaceFile::is_donated);

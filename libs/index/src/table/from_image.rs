@@ -50,7 +50,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Creates a space with a mapped image, for readers alone: nobody writes there.
+    /// Creates a space with a mapped image, for readers alone: no thread writes there.
     ///
     /// # Errors
     /// As [`Table::from_image`].

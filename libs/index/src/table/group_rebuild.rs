@@ -64,7 +64,7 @@ impl Table {
 
     fn new_group(&self, depth: u32, is_inline: bool) -> Result<GroupState> {
         let chunk = self.memory.allocate(group_layout::bytes(is_inline))?;
-        // SAFETY: the chunk was just allocated, so nobody else has its address.
+        // SAFETY: the chunk was just allocated, so no other thread has its address.
         unsafe { self.memory.clear(&chunk) };
         self.memory.note_group(chunk.address(), NEVER);
         Ok(GroupState { is_counted: true, ..GroupState::of(chunk, depth) })
@@ -275,7 +275,7 @@ impl Table {
         let old_bytes = || unsafe { memory.bytes(old_address, bytes as usize) };
         let new_address = match room {
             Some(new_address) => {
-                // SAFETY: room in a group that nobody has yet.
+                // SAFETY: room in a group that no other thread has yet.
                 unsafe { memory.write(new_address, old_bytes()) };
                 if !is_inside {
                     rebuilt.dead_records.push((old_address, bytes));
@@ -335,7 +335,7 @@ impl Table {
     ) -> Result<(u64, u64)> {
         let room = self.take_room(group, hash, record_bytes(key.len(), row.len()));
         let Some(address) = room else { return self.segments.append(&self.memory, key, row) };
-        // SAFETY: room in the writer's own group; nobody has its address yet.
+        // SAFETY: room in the writer's own group; no other thread has its address yet.
         let bytes = unsafe { record::write(&self.memory, address, key, row) };
         Ok((address, bytes))
     }

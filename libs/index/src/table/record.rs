@@ -75,7 +75,7 @@ pub(super) fn record_bytes(key: usize, row: usize) -> u64 {
 /// Writes a record and returns its bytes.
 ///
 /// # Safety
-/// The address has room for the record, and nobody has the address yet.
+/// The address has room for the record, and no other thread has the address yet.
 pub(super) unsafe fn write(memory: &Memory, address: u64, key: &[u8], row: &[u8]) -> u64 {
     let (header, length) = header(key.len(), row.len());
     let mut at = address;

@@ -312,7 +312,7 @@ impl Segments {
     /// Writes a record and returns its address and its bytes.
     pub(super) fn append(&mut self, memory: &Memory, key: &[u8], row: &[u8]) -> Result<(u64, u64)> {
         let address = self.room(memory, record_bytes(key.len(), row.len()))?;
-        // SAFETY: the open segment has room for the record, and nobody has its address yet.
+        // SAFETY: the open segment has room for the record, and no other thread has the address.
         let bytes = unsafe { record::write(memory, address, key, row) };
         self.count_appended(memory, bytes);
         Ok((address, bytes))
