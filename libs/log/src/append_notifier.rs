@@ -27,8 +27,8 @@ impl AppendNotifier {
     /// Returns when the log has passed `from`, when it is gone, or after `wait_max`.
     pub(crate) async fn wait_past(&self, from: Offset, wait_max: Duration) {
         let mut receiver = self.0.subscribe();
-        let passed = receiver.wait_for(|end| end.is_none_or(|end| end > from));
+        let wait = receiver.wait_for(|end| end.is_none_or(|end| end > from));
         // In every case the caller reads again and sees the current state.
-        let _ = tokio::time::timeout(wait_max, passed).await;
+        let _ = tokio::time::timeout(wait_max, wait).await;
     }
 }

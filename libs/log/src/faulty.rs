@@ -102,8 +102,8 @@ impl<L: ChangeLog> FaultyLog<L> {
         *self.rates.write() = rates;
     }
 
-    fn draw(&self, below: u64) -> Result<u64> {
-        Ok(self.entropy.next_u64()? % below.max(1))
+    fn draw(&self, end: u64) -> Result<u64> {
+        Ok(self.entropy.next_u64()? % end.max(1))
     }
 
     /// Returns whether a fault of this rate happens now, and counts it.

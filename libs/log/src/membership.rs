@@ -21,7 +21,7 @@ impl PartitionAssignment {
     pub fn has(&self, at: PartitionRef) -> bool {
         match self {
             Self::All => true,
-            Self::Only(ours) => ours.contains(&at),
+            Self::Only(partitions) => partitions.contains(&at),
         }
     }
 
@@ -89,13 +89,16 @@ mod tests {
 
     #[test]
     fn assignment_selects_the_partitions_of_each_store() {
-        let (one, other) = (StoreId(1), StoreId(2));
+        let (first, second) = (StoreId(1), StoreId(2));
         let at = |store, partition| PartitionRef { store, partition: PartitionId(partition) };
-        let some =
-            PartitionAssignment::Only(BTreeSet::from([at(one, 2), at(one, 0), at(other, 1)]));
-        assert_eq!(some.of(one, PartitionCount(4)), BTreeSet::from([0, 2].map(PartitionId)));
-        assert_eq!(some.of(one, PartitionCount(2)), BTreeSet::from([PartitionId(0)]));
-        assert!(some.of(StoreId(3), PartitionCount(4)).is_empty());
-        assert_eq!(PartitionAssignment::All.of(one, PartitionCount(4)).len(), 4);
+        let assignment =
+            PartitionAssignment::Only(BTreeSet::from([at(first, 2), at(first, 0), at(second, 1)]));
+        assert_eq!(
+            assignment.of(first, PartitionCount(4)),
+            BTreeSet::from([0, 2].map(PartitionId))
+        );
+        assert_eq!(assignment.of(first, PartitionCount(2)), BTreeSet::from([PartitionId(0)]));
+        assert!(assignment.of(StoreId(3), PartitionCount(4)).is_empty());
+        assert_eq!(PartitionAssignment::All.of(first, PartitionCount(4)).len(), 4);
     }
 }

@@ -109,8 +109,8 @@ impl ChangeLog for MemoryLog {
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
         check_not_control(store)?;
         let mut stores = self.stores.lock();
-        if let Some(held) = stores.get(&store) {
-            return check_same_count(store, PartitionCount(held.len() as u32), partitions);
+        if let Some(logs) = stores.get(&store) {
+            return check_same_count(store, PartitionCount(logs.len() as u32), partitions);
         }
         let logs = partitions.partitions().map(|_| Arc::new(MemoryPartition::new())).collect();
         stores.insert(store, logs);

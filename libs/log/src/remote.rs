@@ -54,9 +54,9 @@ pub struct RemoteLog {
 /// Open subscriptions without a current reader.
 #[derive(Default)]
 struct Idle {
-    kept: BTreeMap<PartitionRef, VecDeque<RemoteSubscription>>,
+    subscriptions: BTreeMap<PartitionRef, VecDeque<RemoteSubscription>>,
     /// Time of the last sweep of expired subscriptions.
-    swept: Option<Instant>,
+    swept_at: Option<Instant>,
 }
 
 /// Returns the same endpoint with the windows that a [`RemoteLog`] needs: any number of its
@@ -112,7 +112,7 @@ impl RemoteLog {
         let mut stream = self.stream.clone();
         let open = async {
             let answers = stream.subscribe_log(request).await;
-            let answers = answers.map_err(|status| located(&status, at))?.into_inner();
+            let answers = answers.map_err(|status| located_error(&status, at))?.into_inner();
             let (received, heard_at) = (VecDeque::new(), now());
             let mut subscription = RemoteSubscription {
                 answers,
@@ -127,13 +127,13 @@ impl RemoteLog {
             subscription.receive(at).await?;
             Ok(subscription)
         };
-        timeout(call_timeout(), open).await.unwrap_or_else(|_| Err(self.silent(at)))
+        timeout(call_timeout(), open).await.unwrap_or_else(|_| Err(self.silence_error(at)))
     }
 
     /// Returns the error for a silent server, and closes the idle subscriptions, in case that they
     /// exhaust the connection's window.
-    fn silent(&self, at: PartitionRef) -> Error {
-        self.idle.lock().kept.clear();
+    fn silence_error(&self, at: PartitionRef) -> Error {
+        self.idle.lock().subscriptions.clear();
         let message = "the server of the log went silent; try again, or check that the server runs";
         Error::unavailable(message).with_partition(at.partition)
     }
@@ -142,7 +142,7 @@ impl RemoteLog {
     /// may have received records of the log before it was replaced.
     fn take_idle(&self, at: PartitionRef, from: Offset) -> Option<RemoteSubscription> {
         let mut idle = self.idle.lock();
-        let subscriptions = idle.kept.get_mut(&at)?;
+        let subscriptions = idle.subscriptions.get_mut(&at)?;
         let place = subscriptions.iter().rposition(|open| open.next == from)?;
         subscriptions.remove(place)
     }
@@ -150,7 +150,7 @@ impl RemoteLog {
     /// Closes the subscriptions that have received records past the end of the log; they followed
     /// another log.
     fn drop_past(&self, at: PartitionRef, end: Offset) {
-        if let Some(subscriptions) = self.idle.lock().kept.get_mut(&at) {
+        if let Some(subscriptions) = self.idle.lock().subscriptions.get_mut(&at) {
             subscriptions.retain(|open| open.past_received() <= end);
         }
     }
@@ -160,7 +160,7 @@ impl RemoteLog {
         subscription.kept_since = now;
         let mut idle = self.idle.lock();
         idle.sweep(now);
-        let subscriptions = idle.kept.entry(at).or_default();
+        let subscriptions = idle.subscriptions.entry(at).or_default();
         if subscriptions.len() == IDLE_MAX {
             subscriptions.pop_front();
         }
@@ -171,11 +171,11 @@ impl RemoteLog {
 impl Idle {
     /// Closes expired subscriptions, at most once per call timeout.
     fn sweep(&mut self, now: Instant) {
-        if self.swept.is_some_and(|swept| now - swept < call_timeout()) {
+        if self.swept_at.is_some_and(|swept_at| now - swept_at < call_timeout()) {
             return;
         }
-        self.swept = Some(now);
-        self.kept.retain(|_, subscriptions| {
+        self.swept_at = Some(now);
+        self.subscriptions.retain(|_, subscriptions| {
             subscriptions.retain(|open| now - open.kept_since < call_timeout());
             !subscriptions.is_empty()
         });
@@ -184,7 +184,7 @@ impl Idle {
 
 impl RemoteSubscription {
     async fn receive(&mut self, at: PartitionRef) -> Result<()> {
-        let answer = self.answers.message().await.map_err(|status| located(&status, at))?;
+        let answer = self.answers.message().await.map_err(|status| located_error(&status, at))?;
         let answer = answer.ok_or_else(|| {
             let message = "the server of the log ended the stream; try again";
             Error::unavailable(message).with_partition(at.partition)
@@ -217,10 +217,10 @@ impl RemoteSubscription {
     async fn wait(&mut self, at: PartitionRef, deadline: Instant) -> Result<bool> {
         let lost_after = Duration::from_millis(SILENCES_MAX * STREAM_SILENCE_MS);
         while self.received.is_empty() {
-            let lost = self.heard_at + lost_after;
-            match timeout_at(deadline.min(lost), self.receive(at)).await {
-                Ok(received) => received?,
-                Err(_) => return Ok(deadline < lost),
+            let silence_deadline = self.heard_at + lost_after;
+            match timeout_at(deadline.min(silence_deadline), self.receive(at)).await {
+                Ok(answer) => answer?,
+                Err(_) => return Ok(deadline < silence_deadline),
             }
         }
         Ok(true)
@@ -245,7 +245,7 @@ fn call_timeout() -> Duration {
     Duration::from_millis(REMOTE_CALL_TIMEOUT_MS)
 }
 
-fn located(status: &tonic::Status, at: PartitionRef) -> Error {
+fn located_error(status: &tonic::Status, at: PartitionRef) -> Error {
     error_of_status(status).with_partition(at.partition)
 }
 
@@ -287,15 +287,15 @@ impl ChangeLog for RemoteLog {
         let deadline = now() + limit.wait_max.min(WAIT_MAX);
         // Records that an idle subscription has not received yet are visible at once only to a new
         // one.
-        let kept = self
-            .take_idle(at, from)
-            .filter(|kept| !kept.received.is_empty() || limit.wait_max > Duration::ZERO);
-        let mut subscription = match kept {
-            Some(kept) => kept,
+        let subscription = self.take_idle(at, from).filter(|subscription| {
+            !subscription.received.is_empty() || limit.wait_max > Duration::ZERO
+        });
+        let mut subscription = match subscription {
+            Some(subscription) => subscription,
             None => self.subscribe(at, from).await?,
         };
         if !subscription.wait(at, deadline).await? {
-            return Err(self.silent(at));
+            return Err(self.silence_error(at));
         }
         let records = subscription.take(limit.bytes_max);
         self.keep_idle(at, subscription);
@@ -306,8 +306,8 @@ impl ChangeLog for RemoteLog {
         let request = v1::GetLogBoundsRequest { store_id: at.store.0, partition: at.partition.0 };
         let mut stream = self.stream.clone();
         let answer = match timeout(call_timeout(), stream.get_log_bounds(request)).await {
-            Ok(answer) => answer.map_err(|status| located(&status, at))?.into_inner(),
-            Err(_) => return Err(self.silent(at)),
+            Ok(answer) => answer.map_err(|status| located_error(&status, at))?.into_inner(),
+            Err(_) => return Err(self.silence_error(at)),
         };
         let end = Offset(answer.end_offset);
         self.drop_past(at, end);

@@ -97,24 +97,28 @@ async fn every_fault_happens_and_reports_are_truthful() {
     for (name, count) in log.counts().by_name() {
         assert!(count > 10, "{name} happened {count} times");
     }
-    let told = |wanted: Option<ErrorCode>| {
+    let numbers_with = |expected: Option<ErrorCode>| {
         let appends = codes.iter().step_by(3).enumerate();
-        appends.filter(move |(_, code)| **code == wanted).map(|(number, _)| number.to_string())
+        appends.filter(move |(_, code)| **code == expected).map(|(number, _)| number.to_string())
     };
-    for number in told(None) {
+    for number in numbers_with(None) {
         let times = entries.iter().filter(|entry| **entry == number.as_bytes()).count();
         assert_eq!(times, 1, "acknowledged {number} is in the log {times} times");
     }
-    for number in told(Some(ErrorCode::Unavailable)) {
+    for number in numbers_with(Some(ErrorCode::Unavailable)) {
         assert!(
             entries.iter().all(|entry| *entry != number.as_bytes()),
             "refused {number} is there"
         );
     }
-    let in_doubt: Vec<_> = told(Some(ErrorCode::UnknownOutcome)).collect();
-    let there = entries.iter().filter(|entry| in_doubt.iter().any(|n| **entry == n.as_bytes()));
-    let there = there.count();
-    assert!(0 < there && there < in_doubt.len(), "{there} of {} in doubt", in_doubt.len());
+    let in_doubt: Vec<_> = numbers_with(Some(ErrorCode::UnknownOutcome)).collect();
+    let present = entries.iter().filter(|entry| in_doubt.iter().any(|n| **entry == n.as_bytes()));
+    let present_count = present.count();
+    assert!(
+        0 < present_count && present_count < in_doubt.len(),
+        "{present_count} of {} in doubt",
+        in_doubt.len()
+    );
     assert!(!entries.is_sorted_by_key(|entry| String::from_utf8_lossy(entry).parse::<u64>().ok()));
 }
 

@@ -25,13 +25,13 @@ fn clients() -> usize {
     names.filter(|name| name.starts_with(b"rdk:main")).count()
 }
 
-async fn wait_for_clients(wanted: usize) {
-    let reached = timeout(HANG_GUARD, async {
-        while clients() != wanted {
+async fn wait_for_clients(expected: usize) {
+    let wait = timeout(HANG_GUARD, async {
+        while clients() != expected {
             sleep(Duration::from_millis(20)).await;
         }
     });
-    reached.await.unwrap_or_else(|_| panic!("{} clients run, not {wanted}", clients()));
+    wait.await.unwrap_or_else(|_| panic!("{} clients run, not {expected}", clients()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,11 +32,11 @@ async fn on_brokers<T: Send + 'static>(
 }
 
 async fn start(count: usize) -> Arc<Brokers> {
-    let started = tokio::task::spawn_blocking(move || Brokers::start(count));
-    Arc::new(started.await.unwrap().unwrap())
+    let start = tokio::task::spawn_blocking(move || Brokers::start(count));
+    Arc::new(start.await.unwrap().unwrap())
 }
 
-fn short(options: KafkaOptions) -> KafkaOptions {
+fn shorten_timeouts(options: KafkaOptions) -> KafkaOptions {
     let (append_timeout, call_timeout) = (Duration::from_secs(3), Duration::from_secs(3));
     KafkaOptions { append_timeout, call_timeout, ..options }
 }
@@ -84,7 +84,7 @@ async fn assert_all_there(options: &KafkaOptions, acknowledged: &[(PartitionRef,
                 Err(error) => assert_may_be_retried(&error),
             }
         }
-        for (_, offset, entry) in acknowledged.iter().filter(|(held, ..)| *held == at) {
+        for (_, offset, entry) in acknowledged.iter().filter(|(partition, ..)| *partition == at) {
             let found = records.iter().find(|record| record.offset == *offset);
             assert_eq!(found.map(|record| &record.entry), Some(entry), "{at} at {offset} is lost");
         }
@@ -109,22 +109,22 @@ async fn append_until(
 }
 
 /// Waits until each appender has that many more acknowledged entries.
-async fn go_on(counts: &[Arc<AtomicUsize>], more: usize) {
+async fn go_on(counts: &[Arc<AtomicUsize>], appends_more: usize) {
     for count in counts {
-        let wanted = count.load(Ordering::Relaxed) + more;
-        let reached = timeout(HANG_GUARD, async {
-            while count.load(Ordering::Relaxed) < wanted {
+        let expected = count.load(Ordering::Relaxed) + appends_more;
+        let wait = timeout(HANG_GUARD, async {
+            while count.load(Ordering::Relaxed) < expected {
                 sleep(Duration::from_millis(10)).await;
             }
         });
-        reached.await.expect("appends do not go on");
+        wait.await.expect("appends do not go on");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_survives_one_dead_broker_of_three_and_stops_at_two() {
     let brokers = start(3).await;
-    let options = short(KafkaOptions::new(brokers.bootstrap(), "quorum"));
+    let options = shorten_timeouts(KafkaOptions::new(brokers.bootstrap(), "quorum"));
     let log = Arc::new(KafkaLog::open(options.clone()).await.unwrap());
     log.create(STORE, PartitionCount(PARTITIONS)).await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -149,14 +149,14 @@ async fn log_survives_one_dead_broker_of_three_and_stops_at_two() {
     on_brokers(&brokers, |brokers| brokers.kill(2)).await;
     let late: Vec<_> = (0..PARTITIONS).map(|number| (partition(number), "late".into())).collect();
     let log = &log;
-    let refused = late.iter().map(|(at, entry)| async move {
+    let appends = late.iter().map(|(at, entry)| async move {
         for _ in 0..2 {
             let appended = timeout(HANG_GUARD, log.append(*at, Bytes::clone(entry))).await.unwrap();
             let error = appended.expect_err("one broker of three acknowledged an entry");
             assert_may_be_retried(&error);
         }
     });
-    join_all(refused).await;
+    join_all(appends).await;
     for number in [1, 2] {
         on_brokers(&brokers, move |brokers| brokers.restart(number)).await;
     }
@@ -170,7 +170,7 @@ async fn log_survives_one_dead_broker_of_three_and_stops_at_two() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broker_outage_costs_only_time() {
     let brokers = start(1).await;
-    let options = short(KafkaOptions::dev(brokers.bootstrap(), "outage"));
+    let options = shorten_timeouts(KafkaOptions::dev(brokers.bootstrap(), "outage"));
     let log = Arc::new(KafkaLog::open(options.clone()).await.unwrap());
     log.create(STORE, PartitionCount(PARTITIONS)).await.unwrap();
     let at = partition(0);
@@ -187,26 +187,26 @@ async fn broker_outage_costs_only_time() {
     let error = timeout(HANG_GUARD, log.append(at, late.clone())).await.unwrap().unwrap_err();
     assert_may_be_retried(&error);
     assert_eq!(log.bounds(at).await.unwrap_err().code(), ErrorCode::Unavailable);
-    let opened = KafkaLog::open(options.clone()).await.err().unwrap();
-    assert_eq!(opened.code(), ErrorCode::Unavailable, "{opened}");
+    let error = KafkaLog::open(options.clone()).await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     // A reader at the end receives an error when the brokers are gone, instead of waiting forever.
-    let heard = timeout(HANG_GUARD, async {
+    let reader = timeout(HANG_GUARD, async {
         loop {
             if let Err(error) = log.read(at, Offset(20), limit).await {
                 return error;
             }
         }
     });
-    assert_eq!(heard.await.unwrap().code(), ErrorCode::Unavailable);
+    assert_eq!(reader.await.unwrap().code(), ErrorCode::Unavailable);
 
     on_brokers(&brokers, |brokers| brokers.restart(1)).await;
     let offset = append_until_acknowledged(&log, at, &late).await;
     acknowledged.push((at, offset, late));
     // The follower of the same log continues at its position.
-    let patient = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_secs(1_000) };
+    let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_secs(1_000) };
     let read = timeout(HANG_GUARD, async {
         loop {
-            match log.read(at, offset, patient).await {
+            match log.read(at, offset, limit).await {
                 Ok(read) => return read,
                 Err(error) => assert_may_be_retried(&error),
             }

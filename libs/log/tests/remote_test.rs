@@ -298,8 +298,8 @@ async fn range_is_read_whole_despite_an_outdated_end() {
     for number in 0..3 {
         append(number).await;
     }
-    let one = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
-    assert_eq!(fixture.log.read(at, Offset(0), one).await.unwrap().records.len(), 1);
+    let limit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
+    assert_eq!(fixture.log.read(at, Offset(0), limit).await.unwrap().records.len(), 1);
     append(3).await;
     let offsets = Offset(1)..Offset(4);
     let mut range = RecordRange { log: &fixture.log, at, offsets };
@@ -319,14 +319,14 @@ async fn stopped_server_is_unavailable_and_its_append_in_doubt() {
     let mut fixture = remote().await;
     let at = PartitionRef::CONTROL;
     fixture.log.append(at, Bytes::from_static(b"one")).await.unwrap();
-    let waiting = tokio::spawn({
+    let reader = tokio::spawn({
         let log = fixture.log.clone();
         async move { log.read(at, Offset(1), limit(Duration::from_secs(3_600))).await }
     });
     while fixture.log.read(at, Offset(0), limit(Duration::ZERO)).await.unwrap().records.is_empty() {
     }
     fixture.node.stop();
-    let error = waiting.await.unwrap().unwrap_err();
+    let error = reader.await.unwrap().unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     let error = fixture.log.read(at, Offset(1), limit(Duration::ZERO)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
@@ -380,6 +380,6 @@ async fn records_that_no_log_can_contain_are_corrupt() {
 
 #[tokio::test]
 async fn silent_server_is_unavailable() {
-    let nothing = v1::SubscribeLogResponse { records: Vec::new(), end_offset: 5 };
-    assert_eq!(read_scripted(vec![nothing], 5).await, ErrorCode::Unavailable);
+    let response = v1::SubscribeLogResponse { records: Vec::new(), end_offset: 5 };
+    assert_eq!(read_scripted(vec![response], 5).await, ErrorCode::Unavailable);
 }

@@ -80,9 +80,9 @@ pub async fn position_outside_the_log_is_lost(fixture: impl Fixture) {
     }
     let at_end = log.read(partition(0), Offset(3), at_once(100)).await.unwrap();
     assert!(at_end.records.is_empty());
-    for above in [4, 1_000, u64::MAX] {
-        let read = log.read(partition(0), Offset(above), at_once(100)).await;
-        assert_eq!(code(read), ErrorCode::TokenLost, "at {above}");
+    for offset in [4, 1_000, u64::MAX] {
+        let read = log.read(partition(0), Offset(offset), at_once(100)).await;
+        assert_eq!(code(read), ErrorCode::TokenLost, "at {offset}");
     }
     fixture.admin().delete(STORE).await.unwrap();
     create(&fixture, 1).await;
@@ -143,10 +143,10 @@ pub async fn read_only_log_refuses_administration(fixture: impl Fixture) {
 pub async fn control_log_always_exists(fixture: impl Fixture) {
     let at = PartitionRef::CONTROL;
     assert_eq!(append(&*fixture.log(), at, entry(1)).await.offset, Offset(0));
-    let refused = fixture.admin().delete(at.store).await;
-    assert_eq!(code(refused), ErrorCode::InvalidArgument);
-    let refused = fixture.admin().create(at.store, PartitionCount(1)).await;
-    assert_eq!(code(refused), ErrorCode::InvalidArgument);
+    let result = fixture.admin().delete(at.store).await;
+    assert_eq!(code(result), ErrorCode::InvalidArgument);
+    let result = fixture.admin().create(at.store, PartitionCount(1)).await;
+    assert_eq!(code(result), ErrorCode::InvalidArgument);
     assert_eq!(read_all(&*fixture.log(), at, Offset(0)).await.len(), 1);
 }
 
@@ -163,27 +163,27 @@ pub async fn trim_retains_records_at_or_above_its_offset(fixture: impl Fixture) 
         fixture.admin().trim(partition(0), Offset(before)).await.unwrap();
         let bounds = log.bounds(partition(0)).await.unwrap();
         assert!(bounds.start <= Offset(highest) && bounds.end == Offset(100));
-        let kept = read_all(&*log, partition(0), bounds.start).await;
-        for (number, record) in (bounds.start.0..).zip(&kept) {
+        let records = read_all(&*log, partition(0), bounds.start).await;
+        for (number, record) in (bounds.start.0..).zip(&records) {
             assert_eq!((record.offset, &record.entry), (Offset(number), &entry(number)));
         }
-        assert_eq!(kept.len() as u64, 100 - bounds.start.0);
+        assert_eq!(records.len() as u64, 100 - bounds.start.0);
         if bounds.start > Offset(0) {
-            let below = Offset(bounds.start.0 - 1);
-            let read = log.read(partition(0), below, at_once(100)).await;
+            let offset = Offset(bounds.start.0 - 1);
+            let read = log.read(partition(0), offset, at_once(100)).await;
             assert_eq!(code(read), ErrorCode::TokenLost);
         }
     }
-    let above = fixture.admin().trim(partition(0), Offset(101)).await;
-    assert_eq!(code(above), ErrorCode::InvalidArgument);
+    let result = fixture.admin().trim(partition(0), Offset(101)).await;
+    assert_eq!(code(result), ErrorCode::InvalidArgument);
     let admin = fixture.admin();
     assert_eq!(append(&*log, partition(0), entry(100)).await.offset, Offset(100));
     admin.trim(partition(0), Offset(101)).await.unwrap();
     assert_eq!(append(&*log, partition(0), entry(101)).await.offset, Offset(101));
     admin.trim(partition(0), Offset(101)).await.unwrap();
     assert_eq!(log.bounds(partition(0)).await.unwrap().start, Offset(101));
-    let kept = read_all(&*log, partition(0), Offset(101)).await;
-    assert_eq!(kept.iter().map(|record| &record.entry).collect::<Vec<_>>(), [&entry(101)]);
+    let records = read_all(&*log, partition(0), Offset(101)).await;
+    assert_eq!(records.iter().map(|record| &record.entry).collect::<Vec<_>>(), [&entry(101)]);
 }
 
 /// Changes to one partition do not show in another.
@@ -207,7 +207,7 @@ pub async fn partitions_are_isolated(fixture: impl Fixture) {
 pub async fn append_times_never_decrease(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
-    let mut told = Vec::new();
+    let mut append_times = Vec::new();
     for (number, step) in [0, 5, 5_000_000, -9_000_000, -1, 3, 20_000_000].into_iter().enumerate() {
         let mut lowest = i64::MIN;
         if let Some(clock) = fixture.clock() {
@@ -218,11 +218,11 @@ pub async fn append_times_never_decrease(fixture: impl Fixture) {
         assert!(receipt.append_time.as_micros() >= lowest, "below the clock at {number}");
         let server_time = log.bounds(partition(0)).await.unwrap().server_time;
         assert!(server_time.is_none_or(|time| time >= receipt.append_time), "at {number}");
-        told.push(receipt.append_time);
+        append_times.push(receipt.append_time);
     }
-    assert!(told.is_sorted(), "append times fell: {told:?}");
+    assert!(append_times.is_sorted(), "append times fell: {append_times:?}");
     let read = read_all(&*log, partition(0), Offset(0)).await;
-    assert!(read.iter().map(|record| record.append_time).eq(told));
+    assert!(read.iter().map(|record| record.append_time).eq(append_times));
 }
 
 /// A log stores and returns an entry of exactly the limit. An entry of one byte more fails with a
@@ -231,10 +231,10 @@ pub async fn largest_entry_is_accepted_and_a_larger_entry_is_refused(fixture: im
     create(&fixture, 1).await;
     let log = fixture.log();
     let too_large = Bytes::from(vec![1; ENTRY_FRAME_BYTES_MAX + 1]);
-    let refused = log.append(partition(0), too_large.clone()).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::LimitExceeded);
-    assert_eq!(refused.context().limit, Some(ENTRY_FRAME_BYTES_MAX as u64));
-    assert_eq!(refused.context().actual, Some(ENTRY_FRAME_BYTES_MAX as u64 + 1));
+    let error = log.append(partition(0), too_large.clone()).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded);
+    assert_eq!(error.context().limit, Some(ENTRY_FRAME_BYTES_MAX as u64));
+    assert_eq!(error.context().actual, Some(ENTRY_FRAME_BYTES_MAX as u64 + 1));
     append(&*log, partition(0), entry(1)).await;
     let largest = too_large.slice(1..);
     assert_eq!(append(&*log, partition(0), largest.clone()).await.offset, Offset(1));

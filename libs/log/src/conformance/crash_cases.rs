@@ -7,7 +7,9 @@ use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionRef};
 use tokio::sync::watch;
 
-use super::fixture::{Fixture, STORE, append, code, create, entry, guarded, partition, read_all};
+use super::fixture::{
+    Fixture, STORE, append, await_guarded, code, create, entry, partition, read_all,
+};
 use crate::{ChangeLog, LogRecord, ReadLimit};
 
 /// Everything acknowledged survives a crash: records, times, bounds, trims and deletions.
@@ -54,20 +56,20 @@ pub async fn read_records_survive_a_crash(mut fixture: impl Fixture) {
             let tasks = append_until(fixture.log(), lane, stopped.clone());
             appenders.push(tokio::spawn(tasks));
         }
-        let seen = tokio::spawn(read_some(fixture.log(), partition(0), 60 * (round + 1)));
-        let seen = guarded(seen).await.unwrap();
+        let reader = tokio::spawn(read_some(fixture.log(), partition(0), 60 * (round + 1)));
+        let read_records = await_guarded(reader).await.unwrap();
         let outlives = fixture.reopen().await;
         stop.send_replace(true);
         let mut acknowledged = Vec::new();
         for appender in appenders {
-            acknowledged.extend(guarded(appender).await.unwrap());
+            acknowledged.extend(await_guarded(appender).await.unwrap());
         }
         if !outlives {
             return;
         }
         let log = fixture.log();
-        let kept = read_all(&*log, partition(0), Offset(0)).await;
-        assert_eq!(kept[..seen.len()], seen, "a record that was read is gone");
+        let records = read_all(&*log, partition(0), Offset(0)).await;
+        assert_eq!(records[..read_records.len()], read_records, "a record that was read is gone");
         for (at, record) in acknowledged {
             let found = read_all(&*log, at, record.offset).await;
             assert_eq!(found.first(), Some(&record), "an acknowledged record is gone");
@@ -87,7 +89,7 @@ async fn append_until(
             break;
         }
         let entry = entry(lane * 1_000_000 + number);
-        match guarded(log.append(at, entry.clone())).await {
+        match await_guarded(log.append(at, entry.clone())).await {
             Ok(receipt) => {
                 let (offset, append_time) = (receipt.offset, receipt.append_time);
                 acknowledged.push((at, LogRecord { offset, append_time, entry }));
@@ -104,7 +106,7 @@ async fn read_some(log: Arc<dyn ChangeLog>, at: PartitionRef, count: usize) -> V
     while records.len() < count {
         let limit = ReadLimit { bytes_max: 2_000, wait_max: Duration::from_secs(60) };
         let next = Offset(records.len() as u64);
-        records.extend(guarded(log.read(at, next, limit)).await.unwrap().records);
+        records.extend(await_guarded(log.read(at, next, limit)).await.unwrap().records);
     }
     records
 }

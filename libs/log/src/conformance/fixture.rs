@@ -68,7 +68,7 @@ pub(super) fn at_once(bytes_max: usize) -> ReadLimit {
 }
 
 pub(super) async fn append(log: &dyn ChangeLog, at: PartitionRef, entry: Bytes) -> AppendReceipt {
-    guarded(log.append(at, entry)).await.unwrap()
+    await_guarded(log.append(at, entry)).await.unwrap()
 }
 
 /// Reads every record from an offset to the end, by as many reads as that takes.
@@ -80,7 +80,7 @@ pub(super) async fn read_all(
     let mut records: Vec<LogRecord> = Vec::new();
     loop {
         let next = records.last().map_or(from, |record| record.offset.next());
-        let read = guarded(log.read(at, next, at_once(10_000))).await.unwrap();
+        let read = await_guarded(log.read(at, next, at_once(10_000))).await.unwrap();
         if read.records.is_empty() {
             assert_eq!(read.end, next, "an empty read below the end of log {at}");
             return records;
@@ -89,7 +89,7 @@ pub(super) async fn read_all(
     }
 }
 
-pub(super) async fn guarded<F: Future>(future: F) -> F::Output {
+pub(super) async fn await_guarded<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(HANG_GUARD, future).await.expect("the log hangs")
 }
 

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use forebay_core::ErrorCode;
 use forebay_core::id::Offset;
 
-use super::fixture::{Fixture, STORE, append, code, create, entry, guarded, partition, read_all};
+use super::fixture::{
+    Fixture, STORE, append, await_guarded, code, create, entry, partition, read_all,
+};
 use crate::{LogRecord, ReadLimit};
 
 const APPENDERS: u64 = 16;
@@ -28,7 +30,7 @@ pub async fn read_at_the_end_waits_for_an_append(fixture: impl Fixture) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         append(&*log, partition(0), entry(round)).await;
-        let read = guarded(reader).await.unwrap().unwrap();
+        let read = await_guarded(reader).await.unwrap().unwrap();
         assert_eq!(read.records.len(), 1);
         assert_eq!(
             (read.records[0].offset, &read.records[0].entry),
@@ -45,7 +47,7 @@ pub async fn read_at_the_end_is_empty_after_its_wait(fixture: impl Fixture) {
     append(&*log, partition(0), entry(0)).await;
     for wait_ms in [0, 1, 30] {
         let limit = ReadLimit { bytes_max: 1_000, wait_max: Duration::from_millis(wait_ms) };
-        let read = guarded(log.read(partition(0), Offset(1), limit)).await.unwrap();
+        let read = await_guarded(log.read(partition(0), Offset(1), limit)).await.unwrap();
         assert!(read.records.is_empty());
         assert_eq!(read.end, Offset(1));
     }
@@ -57,14 +59,14 @@ pub async fn deleted_log_wakes_its_readers(fixture: impl Fixture) {
     let log = fixture.log();
     // After this read, a missing log counts as deleted, no longer as one that is being created.
     let limit = ReadLimit { bytes_max: 1_000, wait_max: Duration::ZERO };
-    guarded(log.read(partition(0), Offset(0), limit)).await.unwrap();
+    await_guarded(log.read(partition(0), Offset(0), limit)).await.unwrap();
     let reader = tokio::spawn(async move {
         let limit = ReadLimit { wait_max: Duration::from_secs(100_000), ..limit };
         log.read(partition(0), Offset(0), limit).await
     });
     tokio::time::sleep(Duration::from_millis(5)).await;
     fixture.admin().delete(STORE).await.unwrap();
-    assert_eq!(code(guarded(reader).await.unwrap()), ErrorCode::NotFound);
+    assert_eq!(code(await_guarded(reader).await.unwrap()), ErrorCode::NotFound);
 }
 
 /// If any number of tasks append to one partition, no entry is lost or duplicated, and the entries
@@ -85,21 +87,21 @@ pub async fn many_appenders_share_a_partition(fixture: impl Fixture) {
             offsets
         }));
     }
-    let mut told = vec![None; (APPENDERS * ENTRIES_EACH) as usize];
+    let mut entries = vec![None; (APPENDERS * ENTRIES_EACH) as usize];
     for (appender, task) in appenders.into_iter().enumerate() {
-        let offsets = guarded(task).await.unwrap();
+        let offsets = await_guarded(task).await.unwrap();
         assert!(offsets.is_sorted_by(|a, b| a < b), "an appender's entries changed their order");
         for (turn, offset) in offsets.into_iter().enumerate() {
-            let before = told[offset.0 as usize].replace(format!("{appender} {turn}"));
+            let before = entries[offset.0 as usize].replace(format!("{appender} {turn}"));
             assert_eq!(before, None, "two appenders were told offset {offset}");
         }
     }
     let records = read_all(&*log, partition(0), Offset(0)).await;
-    assert_eq!(records.len(), told.len());
-    for (record, told) in records.iter().zip(told) {
-        assert_eq!(record.entry, told.expect("an offset that nobody was told"));
+    assert_eq!(records.len(), entries.len());
+    for (record, expected) in records.iter().zip(entries) {
+        assert_eq!(record.entry, expected.expect("an offset that nobody was told"));
     }
-    assert_eq!(guarded(follower).await.unwrap(), records);
+    assert_eq!(await_guarded(follower).await.unwrap(), records);
 }
 
 async fn follow(log: Arc<dyn crate::ChangeLog>, count: u64) -> Vec<LogRecord> {

@@ -62,7 +62,7 @@ struct SimDiskState {
     node_next: NodeId,
     /// Number of power cuts; handles from before a cut are dead.
     boot: u64,
-    locked: Vec<NodeId>,
+    locked_files: Vec<NodeId>,
     bytes_max: Option<u64>,
     operations_left: Option<u64>,
     write_failures: FailurePlan,
@@ -75,15 +75,15 @@ struct SimDiskState {
 #[derive(Clone, Copy, Default)]
 struct FailurePlan {
     /// Operations that succeed before the failures.
-    spared: u64,
+    successes: u64,
     failures: u32,
 }
 
 impl FailurePlan {
     /// Returns whether the next operation fails.
     fn take(&mut self) -> bool {
-        if self.spared > 0 {
-            self.spared -= 1;
+        if self.successes > 0 {
+            self.successes -= 1;
             return false;
         }
         let is_due = self.failures > 0;
@@ -105,7 +105,7 @@ impl SimDisk {
     pub fn power_cut(&self, loss: Loss) {
         let mut state = self.0.state.lock();
         state.boot += 1;
-        state.locked.clear();
+        state.locked_files.clear();
         state.operations_left = None;
         state.counts.power_cuts += 1;
         let mut torn = 0;
@@ -127,22 +127,22 @@ impl SimDisk {
 
     /// Makes the next writes fail, each after part of its bytes are written.
     pub fn fail_writes(&self, count: u32) {
-        self.0.state.lock().write_failures = FailurePlan { spared: 0, failures: count };
+        self.0.state.lock().write_failures = FailurePlan { successes: 0, failures: count };
     }
 
-    /// Makes one write fail after `spared` writes that succeed.
-    pub fn fail_write_after(&self, spared: u64) {
-        self.0.state.lock().write_failures = FailurePlan { spared, failures: 1 };
+    /// Makes one write fail after `successes` writes that succeed.
+    pub fn fail_write_after(&self, successes: u64) {
+        self.0.state.lock().write_failures = FailurePlan { successes, failures: 1 };
     }
 
     /// Makes the next syncs of files and directories fail.
     pub fn fail_syncs(&self, count: u32) {
-        self.0.state.lock().sync_failures = FailurePlan { spared: 0, failures: count };
+        self.0.state.lock().sync_failures = FailurePlan { successes: 0, failures: count };
     }
 
-    /// Makes one sync fail after `spared` syncs that succeed.
-    pub fn fail_sync_after(&self, spared: u64) {
-        self.0.state.lock().sync_failures = FailurePlan { spared, failures: 1 };
+    /// Makes one sync fail after `successes` syncs that succeed.
+    pub fn fail_sync_after(&self, successes: u64) {
+        self.0.state.lock().sync_failures = FailurePlan { successes, failures: 1 };
     }
 
     /// Sets the rates of spontaneous faults.
@@ -240,18 +240,18 @@ impl SimDiskState {
 
     /// Removes files and directories that no name refers to.
     fn drop_unnamed(&mut self) {
-        let mut named = BTreeSet::from([ROOT]);
+        let mut linked_nodes = BTreeSet::from([ROOT]);
         let mut open = vec![ROOT];
         while let Some(id) = open.pop() {
             if let Some(Node::Dir(dir)) = self.nodes.get(&id) {
-                open.extend(dir.names().values().filter(|node| named.insert(**node)));
+                open.extend(dir.names().values().filter(|node| linked_nodes.insert(**node)));
             }
         }
         self.nodes.retain(|id, node| {
             if let Node::File(file) = node {
                 file.is_linked = true;
             }
-            named.contains(id)
+            linked_nodes.contains(id)
         });
     }
 
@@ -390,10 +390,10 @@ impl Disk for SimDisk {
             Some(node) => node,
             None => state.add(dir, name, Node::File(FileNode::default()))?,
         };
-        if state.locked.contains(&node) {
+        if state.locked_files.contains(&node) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        state.locked.push(node);
+        state.locked_files.push(node);
         Ok(Box::new(SimLock(SimFile { disk: self.clone(), node, boot: state.boot })))
     }
 }
@@ -419,7 +419,7 @@ impl Drop for SimLock {
     fn drop(&mut self) {
         let mut state = self.0.disk.0.state.lock();
         if state.boot == self.0.boot {
-            state.locked.retain(|node| *node != self.0.node);
+            state.locked_files.retain(|node| *node != self.0.node);
         }
     }
 }
@@ -460,8 +460,8 @@ impl DiskFile for SimFile {
         let mut state = self.change()?;
         if state.write_failures.take() || self.disk.is_hit(state.rates.write_failures) {
             state.counts.failed_writes += 1;
-            let written = (self.disk.draw() % (bytes.len() as u64 + 1)) as usize;
-            state.file(self.node)?.write(&bytes[..written], at);
+            let length = (self.disk.draw() % (bytes.len() as u64 + 1)) as usize;
+            state.file(self.node)?.write(&bytes[..length], at);
             return Err(io::Error::other("a write that fails by command"));
         }
         let grown =
@@ -470,8 +470,8 @@ impl DiskFile for SimFile {
         if let Some(free) = free.filter(|free| *free < grown) {
             state.counts.full_writes += 1;
             // No byte fits if the gap before the bytes takes all free space.
-            let written = bytes.len().saturating_sub((grown - free) as usize);
-            state.file(self.node)?.write(&bytes[..written], at);
+            let length = bytes.len().saturating_sub((grown - free) as usize);
+            state.file(self.node)?.write(&bytes[..length], at);
             return Err(io::ErrorKind::StorageFull.into());
         }
         state.file(self.node)?.write(bytes, at);
@@ -480,11 +480,11 @@ impl DiskFile for SimFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.change()?;
-        let failed = self.disk.sync_fails(&mut state);
+        let result = self.disk.sync_fails(&mut state);
         let file = state.file(self.node)?;
-        if failed.is_err() {
+        if result.is_err() {
             file.forget_unsynced();
-            return failed;
+            return result;
         }
         file.sync();
         state.counts.file_syncs += 1;

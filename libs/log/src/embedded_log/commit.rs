@@ -153,7 +153,7 @@ impl Committer {
             let path = paths::segment(&partition.dir, active.base);
             let file = self.shared.files.open(&path);
             let file = file.map_err(|error| io_error("open", &path, &error))?;
-            if !active.is_closed && self.fits(active.bytes, entry_bytes) {
+            if !active.is_closed && self.has_room(active.bytes, entry_bytes) {
                 return Ok((active, file));
             }
             self.shared.sync_file(&path, &*file)?;
@@ -171,7 +171,7 @@ impl Committer {
     }
 
     /// Returns whether a segment of this size can take one more entry; an empty segment takes any.
-    fn fits(&self, segment_bytes: u64, entry_bytes: usize) -> bool {
+    fn has_room(&self, segment_bytes: u64, entry_bytes: usize) -> bool {
         let bytes = segment_bytes + FRAME_HEADER_BYTES + entry_bytes as u64;
         segment_bytes <= HEADER_BYTES || bytes <= self.shared.options.segment_bytes
     }
@@ -245,7 +245,7 @@ impl Committer {
         let mut buffer = Vec::new();
         let mut frames = Vec::new();
         while let Some(pending) = rest.pop_front() {
-            if !self.fits(active.bytes, pending.entry.len()) {
+            if !self.has_room(active.bytes, pending.entry.len()) {
                 rest.push_front(pending);
                 break;
             }
@@ -258,13 +258,15 @@ impl Committer {
         let path = paths::segment(&partition.dir, active.base);
         if let Err(error) = file.write_at(&buffer, at) {
             let refusal = self.write_error(&path, &error, buffer.len() as u64);
-            let cut = file.truncate(at).and_then(|()| file.sync_data());
-            let reply = match &cut {
+            let result = file.truncate(at).and_then(|()| file.sync_data());
+            let reply = match &result {
                 Ok(()) => refusal.clone(),
                 Err(_) => unknown_outcome(partition.at),
             };
             frames.into_iter().for_each(|frame| frame.pending.answer(Err(reply.clone())));
-            return Err(cut.err().map_or(refusal, |error| self.shared.stop("cut", &path, &error)));
+            return Err(result
+                .err()
+                .map_or(refusal, |error| self.shared.stop("cut", &path, &error)));
         }
         (state.active, state.offset_next) = (Some(active), offset);
         state.append_time_last = append_time;
@@ -293,8 +295,8 @@ impl Committer {
         for mut write in std::mem::take(writes) {
             if !write.is_synced {
                 let path = paths::segment(&write.partition.dir, write.base);
-                let synced = self.shared.poison.check();
-                if synced.and_then(|()| self.shared.sync_file(&path, &*write.file)).is_err() {
+                let result = self.shared.poison.check();
+                if result.and_then(|()| self.shared.sync_file(&path, &*write.file)).is_err() {
                     write.answer_unknown();
                     continue;
                 }

@@ -84,7 +84,7 @@ pub(super) struct DiskSpace {
 }
 
 /// Returns the error for a file with other bytes than were written.
-pub(super) fn damaged(path: &Path, at: u64, damage: &str) -> Error {
+pub(super) fn damage_error(path: &Path, at: u64, damage: &str) -> Error {
     Error::corrupt(format!(
         "{} is damaged at byte {at}: {damage}; the bytes after the damage cannot be trusted: \
          restore the data directory from a snapshot or a copy",

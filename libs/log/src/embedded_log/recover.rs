@@ -10,7 +10,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::{Error, Result};
 
-use super::errors::{damaged, io_error, too_new};
+use super::errors::{damage_error, io_error, too_new};
 use super::format::{
     FRAME_HEADER_BYTES, FormatError, HEADER_BYTES, STORE_FILE_BYTES, SegmentHeader,
     decode_store_file,
@@ -84,7 +84,7 @@ fn open_store(
         let Some(place) = partitions.get_mut(partition.0 as usize) else {
             let damage =
                 format!("the store has {count} partitions, but there is a directory {name}");
-            return Err(damaged(&path, 0, &damage));
+            return Err(damage_error(&path, 0, &damage));
         };
         *place = open_partition(disk, &dir.join(&name), store, partition, checks)?;
     }
@@ -116,8 +116,8 @@ fn open_partition(
         let next = bases[place + 1];
         let must_scan = !last_is_whole && next == *last;
         let check = if must_scan { OpenVerification::AllSegments } else { checks.at_open };
-        let sealed = SegmentFile::open(disk, dir, at, *base)?;
-        let (segment, last_time) = sealed.open_sealed(next, check)?;
+        let segment_file = SegmentFile::open(disk, dir, at, *base)?;
+        let (segment, last_time) = segment_file.open_sealed(next, check)?;
         append_time = append_time.max(last_time);
         segments.push(segment);
     }
@@ -182,7 +182,7 @@ impl SegmentFile {
         loop {
             match scanner.next().map_err(|error| self.unreadable(&error))? {
                 ScanStep::Frame(frame) if frame.record.append_time < found.append_time_last => {
-                    return Err(damaged(
+                    return Err(damage_error(
                         &self.path,
                         frame.at,
                         "an append time is below the previous one",
@@ -213,14 +213,14 @@ impl SegmentFile {
         }
         let scanned = self.scan(header.append_time_floor)?;
         if let Some(damage) = scanned.damage {
-            return Err(damaged(&self.path, scanned.end, damage));
+            return Err(damage_error(&self.path, scanned.end, damage));
         }
         if scanned.offset_next != next {
             let damage = format!(
                 "the segment ends at offset {} and the next segment begins at {next}",
                 scanned.offset_next
             );
-            return Err(damaged(&self.path, scanned.end, &damage));
+            return Err(damage_error(&self.path, scanned.end, &damage));
         }
         segment.index = Some(scanned.index);
         Ok((segment, scanned.append_time_last))
@@ -235,7 +235,7 @@ impl SegmentFile {
         }
         let damage =
             format!("the segment has {} bytes, too few for its {frames} entries", self.bytes);
-        Err(damaged(&self.path, self.bytes, &damage))
+        Err(damage_error(&self.path, self.bytes, &damage))
     }
 
     /// Opens the last segment, whose tail may be torn.
@@ -291,7 +291,7 @@ impl SegmentFile {
         let was_durable = was_durable(&*self.file, damaged_at, expected, self.bytes)
             .map_err(|error| self.unreadable(&error))?;
         if was_durable || damaged_at < self.journaled_bytes {
-            return Err(damaged(&self.path, damaged_at, damage));
+            return Err(damage_error(&self.path, damaged_at, damage));
         }
         Ok(())
     }
@@ -306,7 +306,7 @@ impl SegmentFile {
         self.check_torn(0, self.base, damage)?;
         if is_first && self.base > Offset(0) {
             // Earlier segments were trimmed, so this segment was once whole and durable.
-            return Err(damaged(&self.path, 0, damage));
+            return Err(damage_error(&self.path, 0, damage));
         }
         tracing::warn!(path = %self.path.display(), damage, "segment without frames recreated");
         let header = SegmentHeader { at: self.at, base: self.base, append_time_floor: append_time };
@@ -333,14 +333,14 @@ impl SegmentFile {
 
 fn format_error(path: &Path, error: FormatError) -> Error {
     match error {
-        FormatError::Damaged(damage) => damaged(path, 0, damage),
+        FormatError::Damaged(damage) => damage_error(path, 0, damage),
         FormatError::Version(version) => too_new(path, version),
     }
 }
 
 fn missing_or_refused(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound => damaged(path, 0, "the segment file is missing"),
+        io::ErrorKind::NotFound => damage_error(path, 0, "the segment file is missing"),
         _ => io_error("open", path, error),
     }
 }

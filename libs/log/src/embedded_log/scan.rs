@@ -104,8 +104,8 @@ impl<'a> Scanner<'a> {
         let bytes = bytes as usize;
         let skipped = (self.at - self.buffer_at) as usize;
         if self.buffer.len() < skipped + bytes {
-            let wanted = bytes.max(self.read_bytes).min((self.end - self.at) as usize);
-            let mut buffer = vec![0; wanted];
+            let length = bytes.max(self.read_bytes).min((self.end - self.at) as usize);
+            let mut buffer = vec![0; length];
             let read = self.file.read_at(&mut buffer, self.at)?;
             buffer.truncate(read);
             (self.buffer, self.buffer_at) = (buffer, self.at);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_core::id::Offset;
 use forebay_core::{Error, ErrorCode, Result};
 
-use super::errors::{damaged, io_error};
+use super::errors::{damage_error, io_error};
 use super::format::HEADER_BYTES;
 use super::partition::{Partition, Plan, SegmentIndex};
 use super::scan::{SCAN_BYTES, ScanStep, Scanner};
@@ -53,7 +53,7 @@ impl LogState {
                 // The segment was trimmed or deleted after the plan was computed; the bounds now
                 // show it.
                 partition.bounds()?.check(partition.at, from)?;
-                return Err(damaged(&plan.path, 0, "the segment file is missing"));
+                return Err(damage_error(&plan.path, 0, "the segment file is missing"));
             }
             Err(error) => return Err(io_error("open", &plan.path, &error)),
         };
@@ -87,7 +87,7 @@ fn index(plan: &Plan, file: &dyn DiskFile) -> Result<SegmentIndex> {
             scanner.offset_next(),
             plan.segment_end
         );
-        return Err(damaged(&plan.path, plan.bytes, &damage));
+        return Err(damage_error(&plan.path, plan.bytes, &damage));
     }
     Ok(index)
 }
@@ -128,7 +128,7 @@ fn next(plan: &Plan, scanner: &mut Scanner<'_>) -> Result<Option<(LogRecord, u64
     match scanner.next() {
         Ok(ScanStep::Frame(frame)) => Ok(Some((frame.record, frame.at))),
         Ok(ScanStep::End) => Ok(None),
-        Ok(ScanStep::Damage(at, damage)) => Err(damaged(&plan.path, at, damage)),
+        Ok(ScanStep::Damage(at, damage)) => Err(damage_error(&plan.path, at, damage)),
         Err(error) => Err(io_error("read", &plan.path, &error)),
     }
 }

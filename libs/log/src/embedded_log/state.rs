@@ -87,15 +87,16 @@ impl LogState {
         let count = PartitionCount::new(count.0)?;
         let _admin = self.admin.lock();
         self.poison.check()?;
-        if let Some(held) = self.stores.read().as_ref().ok_or_else(closed_error)?.get(&store) {
-            return check_same_count(store, PartitionCount(held.len() as u32), count);
+        if let Some(partitions) = self.stores.read().as_ref().ok_or_else(closed_error)?.get(&store)
+        {
+            return check_same_count(store, PartitionCount(partitions.len() as u32), count);
         }
         // A failed deletion may have left a directory under the name.
         store::move_aside(&self.disk, &self.paths, store)?;
         store::make(&self.disk, &self.paths, store, count)?;
         self.sync_dir(&self.paths.logs)?;
-        let opened = count.partitions().map(|_| OpenedPartition::empty()).collect();
-        let partitions = make_partitions(&self.paths, store, opened, &self.budget);
+        let empty_partitions = count.partitions().map(|_| OpenedPartition::empty()).collect();
+        let partitions = make_partitions(&self.paths, store, empty_partitions, &self.budget);
         self.stores.write().as_mut().ok_or_else(closed_error)?.insert(store, partitions);
         Ok(())
     }
@@ -135,8 +136,8 @@ impl LogState {
     }
 
     pub(super) fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let synced = self.disk.sync_dir(dir);
-        synced.map_err(|error| self.stop("make durable", dir, &error))
+        let result = self.disk.sync_dir(dir);
+        result.map_err(|error| self.stop("make durable", dir, &error))
     }
 
     /// Stops the log permanently.
@@ -149,15 +150,15 @@ impl LogState {
 /// Creates the data directory and its missing parents, durably.
 fn make_data_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let is_missing = |dir: &&Path| disk.list(dir).is_err();
-    let missing = dir.ancestors().take_while(is_missing).count();
+    let missing_count = dir.ancestors().take_while(is_missing).count();
     disk.create_dir(dir).map_err(|error| io_error("make", dir, &error))?;
-    for parent in dir.ancestors().skip(1).take(missing.max(1)) {
+    for parent in dir.ancestors().skip(1).take(missing_count.max(1)) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         match disk.sync_dir(parent) {
             // The directory belongs to another user, who is responsible for the durability of its
             // names.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            synced => synced.map_err(|error| io_error("make durable", parent, &error))?,
+            result => result.map_err(|error| io_error("make durable", parent, &error))?,
         }
     }
     Ok(())

@@ -97,11 +97,16 @@ impl Admin {
         self.settings(ResourceSpecifier::Broker(broker), &format!("broker {broker}")).await
     }
 
-    async fn settings(&self, of: ResourceSpecifier<'_>, resource_name: &str) -> Result<Settings> {
+    async fn settings(
+        &self,
+        resource_specifier: ResourceSpecifier<'_>,
+        resource_name: &str,
+    ) -> Result<Settings> {
         let doing = format!("read the settings of {resource_name}");
-        let described = self.client.describe_configs([&of], &self.admin_options()).await;
-        let described = described.map_err(|error| unavailable(&doing, &error))?;
-        let Some(Ok(resource)) = described.into_iter().next() else {
+        let resources =
+            self.client.describe_configs([&resource_specifier], &self.admin_options()).await;
+        let resources = resources.map_err(|error| unavailable(&doing, &error))?;
+        let Some(Ok(resource)) = resources.into_iter().next() else {
             return Err(Error::unavailable(format!("could not {doing}; try again")));
         };
         if resource.entries.is_empty() {
@@ -152,12 +157,12 @@ impl Admin {
     pub(super) async fn trim(&self, topic: &str, partition: i32, before: i64) -> Result<()> {
         let doing = format!("trim topic {topic}");
         let mut list = TopicPartitionList::new();
-        let trimmed = async {
+        let trim = async {
             list.add_partition_offset(topic, partition, rdkafka::Offset::Offset(before))?;
             let answer = self.client.delete_records(&list, &self.admin_options()).await?;
             answer.elements().first().map_or(Ok(()), |element| element.error())
         };
-        trimmed.await.map_err(|error| unavailable(&doing, &error))
+        trim.await.map_err(|error| unavailable(&doing, &error))
     }
 
     fn admin_options(&self) -> AdminOptions {

@@ -199,7 +199,7 @@ pub(super) fn unacknowledged_error(cause: &str) -> Error {
 }
 
 /// Adds the partition to an error.
-pub(super) fn located(error: Error, at: PartitionRef) -> Error {
+pub(super) fn with_location(error: Error, at: PartitionRef) -> Error {
     error.with_partition(at.partition)
 }
 
@@ -221,7 +221,7 @@ mod tests {
     fn producer_refuses_only_sizes_after_the_hand_over() {
         use RDKafkaErrorCode as Code;
         let entry = Bytes::from_static(b"entry");
-        for (code, wanted) in [
+        for (code, expected) in [
             (Code::MessageTimedOut, Some(ErrorCode::UnknownOutcome)),
             (Code::NotEnoughReplicas, Some(ErrorCode::UnknownOutcome)),
             (Code::NotEnoughReplicasAfterAppend, Some(ErrorCode::UnknownOutcome)),
@@ -233,7 +233,7 @@ mod tests {
             (Code::UnknownTopicOrPartition, None),
         ] {
             let error = KafkaError::MessageProduction(code);
-            assert_eq!(code_of(delivery_failure(error, &entry)), wanted, "{code:?}");
+            assert_eq!(code_of(delivery_failure(error, &entry)), expected, "{code:?}");
         }
     }
 
@@ -241,14 +241,14 @@ mod tests {
     fn failure_before_the_hand_over_appends_nothing() {
         use RDKafkaErrorCode as Code;
         let entry = Bytes::from_static(b"entry");
-        for (code, wanted) in [
+        for (code, expected) in [
             (Code::QueueFull, Some(ErrorCode::Unavailable)),
             (Code::Fatal, Some(ErrorCode::Unavailable)),
             (Code::MessageSizeTooLarge, Some(ErrorCode::LimitExceeded)),
             (Code::UnknownPartition, None),
         ] {
             let error = KafkaError::MessageProduction(code);
-            assert_eq!(code_of(refusal(error, &entry)), wanted, "{code:?}");
+            assert_eq!(code_of(refusal(error, &entry)), expected, "{code:?}");
         }
     }
 }

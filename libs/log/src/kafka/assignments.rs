@@ -26,9 +26,9 @@ struct AssignmentFields<'b>(&'b [u8]);
 
 impl<'b> AssignmentFields<'b> {
     fn take(&mut self, length: usize) -> Option<&'b [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        Some(taken)
+        Some(bytes)
     }
 
     fn i16(&mut self) -> Option<i16> {

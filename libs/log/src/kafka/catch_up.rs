@@ -23,7 +23,7 @@ use super::KafkaOptions;
 use super::client::{
     Consumer, Context, Ending, consumer_config, creation_error, is_passing, unavailable,
 };
-use super::follower::{record, remade};
+use super::follower::{record, recreation_error};
 use super::topic_incarnations::TopicIncarnations;
 use crate::LogRecord;
 use crate::remote::now;
@@ -54,7 +54,7 @@ struct Cursor {
     is_ended: bool,
     /// Start of the current wait without an answer.
     silent_since: Option<Instant>,
-    used: Instant,
+    used_at: Instant,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ struct CursorPlace {
     topic: Arc<str>,
     /// Number of topic recreations when the consumer was assigned: records that it fetched before a
     /// later recreation belong to a deleted log.
-    remade: u64,
+    recreations: u64,
     next: Offset,
 }
 
@@ -99,25 +99,25 @@ impl CatchUp {
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
         let deadline = now() + self.options.call_timeout;
-        let remade = self.incarnations.remade(&topic);
-        let place = CursorPlace { at, number, topic, remade, next: from };
+        let recreations = self.incarnations.recreations(&topic);
+        let place = CursorPlace { at, number, topic, recreations, next: from };
         let cursor = self.take(&place)?;
-        let mut until = deadline;
+        let mut lease_deadline = deadline;
         let was_standing = cursor.stands_at(&place);
         if cursor.place.is_some() {
             // The consumer may be silent forever since its broker was away (librdkafka 5153).
-            until =
+            lease_deadline =
                 cursor.silent_since.unwrap_or_else(now) + self.options.call_timeout / SILENCE_PART;
         }
         let lease = CursorLease { pool: self.clone(), cursor: Some(cursor), _turn };
         let mut lease = lease.stand_at(&place).await?;
-        let mut read = lease.read(bytes_max, until).await?;
+        let mut read = lease.read(bytes_max, lease_deadline).await?;
         if was_standing && read.as_ref().is_some_and(Vec::is_empty) {
             // The consumer reported the end before this read started; the log may have grown since.
             lease = lease.stand_at(&place).await?;
-            read = lease.read(bytes_max, until).await?;
+            read = lease.read(bytes_max, lease_deadline).await?;
         }
-        if read.is_none() && until < deadline {
+        if read.is_none() && lease_deadline < deadline {
             lease.cursor = Some(self.make()?);
             lease = lease.stand_at(&place).await?;
             read = lease.read(bytes_max, deadline).await?;
@@ -140,7 +140,7 @@ impl CatchUp {
         if idle.len() + CURSORS_MAX - self.turns.available_permits() <= CURSORS_MAX {
             return self.make();
         }
-        let oldest = (0..idle.len()).min_by_key(|number| idle[*number].used);
+        let oldest = (0..idle.len()).min_by_key(|number| idle[*number].used_at);
         oldest.map_or_else(|| self.make(), |number| Ok(idle.swap_remove(number)))
     }
 
@@ -154,13 +154,21 @@ impl CatchUp {
             .create_with_context(context.clone())
             .map_err(|error| creation_error("consumer", &error))?;
         let consumer = Ending::new(consumer);
-        let (received, is_ended, used) = (VecDeque::new(), false, now());
-        Ok(Cursor { consumer, context, place: None, received, is_ended, silent_since: None, used })
+        let (received, is_ended, used_at) = (VecDeque::new(), false, now());
+        Ok(Cursor {
+            consumer,
+            context,
+            place: None,
+            received,
+            is_ended,
+            silent_since: None,
+            used_at,
+        })
     }
 
     /// Ends the consumers that were idle for longer than the timeout.
     pub(super) fn sweep(&self, idle_timeout: Duration) {
-        self.idle.lock().retain(|cursor| cursor.used.elapsed() <= idle_timeout);
+        self.idle.lock().retain(|cursor| cursor.used_at.elapsed() <= idle_timeout);
     }
 
     /// Silences the idle consumers; returns their number.
@@ -179,7 +187,7 @@ impl CatchUp {
 impl Drop for CursorLease {
     fn drop(&mut self) {
         if let Some(mut cursor) = self.cursor.take() {
-            cursor.used = now();
+            cursor.used_at = now();
             self.pool.idle.lock().push(cursor);
         }
     }
@@ -195,7 +203,7 @@ impl CursorLease {
         let doing = format!("read log {}", place.at);
         let place = place.clone();
         let (reply, outcome) = oneshot::channel();
-        let moving = move || {
+        let assign = move || {
             let assigned = self.cursor.as_mut().map_or(Ok(()), |cursor| cursor.assign(place));
             if assigned.is_err() {
                 self.cursor = None;
@@ -203,7 +211,7 @@ impl CursorLease {
             // A cursor without a waiting caller returns to the pool on drop.
             let _ = reply.send(assigned.map(|()| self));
         };
-        drop(tokio::task::spawn_blocking(moving));
+        drop(tokio::task::spawn_blocking(assign));
         match outcome.await {
             Ok(assigned) => assigned.map_err(|error| unavailable(&doing, &error)),
             Err(_) => Err(Error::internal("a call of the Kafka client ended")),
@@ -212,9 +220,13 @@ impl CursorLease {
 
     /// Reads like [`CatchUp::read`]; returns `None` if no record arrived by `until`. A cursor that
     /// fails or stays silent is not reused.
-    async fn read(&mut self, bytes_max: usize, until: Instant) -> Result<Option<Vec<LogRecord>>> {
+    async fn read(
+        &mut self,
+        bytes_max: usize,
+        deadline: Instant,
+    ) -> Result<Option<Vec<LogRecord>>> {
         let Some(cursor) = &mut self.cursor else { return Ok(None) };
-        let read = cursor.read(bytes_max, until).await;
+        let read = cursor.read(bytes_max, deadline).await;
         if !matches!(read, Ok(Some(_))) {
             self.cursor = None;
         }
@@ -229,24 +241,30 @@ impl Cursor {
 
     /// Returns whether the cursor reads an earlier topic of the same name.
     fn is_outdated(&self, place: &CursorPlace) -> bool {
-        self.place.as_ref().is_some_and(|at| at.topic == place.topic && at.remade < place.remade)
+        self.place
+            .as_ref()
+            .is_some_and(|at| at.topic == place.topic && at.recreations < place.recreations)
     }
 
-    async fn read(&mut self, bytes_max: usize, until: Instant) -> Result<Option<Vec<LogRecord>>> {
+    async fn read(
+        &mut self,
+        bytes_max: usize,
+        deadline: Instant,
+    ) -> Result<Option<Vec<LogRecord>>> {
         let mut records = Vec::new();
         let mut bytes = 0;
         loop {
-            let received = if records.is_empty() {
+            let record = if records.is_empty() {
                 self.silent_since.get_or_insert_with(now);
-                match timeout_at(until, self.receive()).await {
-                    Ok(received) => received?,
+                match timeout_at(deadline, self.receive()).await {
+                    Ok(record) => record?,
                     Err(_) => return Ok(None),
                 }
             } else {
                 self.receive().now_or_never().transpose()?.flatten()
             };
             self.silent_since = None;
-            let Some(record) = received else { return Ok(Some(records)) };
+            let Some(record) = record else { return Ok(Some(records)) };
             bytes += record.entry.len();
             if bytes > bytes_max && !records.is_empty() {
                 self.received.push_front(record);
@@ -303,7 +321,7 @@ impl Cursor {
                     // librdkafka logged the recreation on the same queue, before the first record
                     // of the new topic.
                     if self.context.events().take_remade().contains(&*place.topic) {
-                        return Err(remade(place.at));
+                        return Err(recreation_error(place.at));
                     }
                     if is_ours {
                         return Ok(Some(record(&message)));

@@ -31,15 +31,15 @@ pub(super) struct Context(Arc<ClientEvents>);
 pub(super) struct ClientEvents {
     incarnations: TopicIncarnations,
     /// Topics that were deleted and recreated while the client used them.
-    remade: Mutex<BTreeSet<String>>,
+    recreated_topics: Mutex<BTreeSet<String>>,
     /// Whether no broker is reachable.
     is_down: AtomicBool,
 }
 
 impl Context {
     pub(super) fn new(incarnations: TopicIncarnations) -> Self {
-        let (remade, is_down) = (Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(ClientEvents { incarnations, remade, is_down }))
+        let (recreated_topics, is_down) = (Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(ClientEvents { incarnations, recreated_topics, is_down }))
     }
 
     pub(super) fn events(&self) -> &ClientEvents {
@@ -50,7 +50,7 @@ impl Context {
 impl ClientEvents {
     /// Takes the recreated topics that were not handled yet.
     pub(super) fn take_remade(&self) -> BTreeSet<String> {
-        std::mem::take(&mut *self.remade.lock())
+        std::mem::take(&mut *self.recreated_topics.lock())
     }
 
     pub(super) fn set_down(&self, is_down: bool) {
@@ -68,7 +68,7 @@ impl ClientContext for Context {
             // The client logs one METADATA line per partition; only one kind of line matters.
             if let Some((topic, id)) = remade_topic(message) {
                 self.0.incarnations.note(topic, id);
-                self.0.remade.lock().insert(topic.to_owned());
+                self.0.recreated_topics.lock().insert(topic.to_owned());
             }
             return;
         }
@@ -214,8 +214,8 @@ pub(super) fn is_passing(error: &KafkaError) -> bool {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.map_err(|error| Error::internal(format!("a call of the Kafka client ended: {error}")))
+    let result = tokio::task::spawn_blocking(work).await;
+    result.map_err(|error| Error::internal(format!("a call of the Kafka client ended: {error}")))
 }
 
 #[cfg(test)]

@@ -109,16 +109,16 @@ impl Follower {
     ) -> Result<Option<TopicSubscription>> {
         let (follower, weak_tail) = (self.clone(), Arc::downgrade(tail));
         let (topic, from) = (topic.clone(), tail.next());
-        let assigned = blocking(move || {
+        let assignment = blocking(move || {
             follower.main.look_at(&topic, call_timeout)?;
             if follower.is_outdated() {
                 return Ok(None);
             }
             follower.assign((topic.name, partition), from, weak_tail).map(Some)
         });
-        let assigned =
-            assigned.await?.map_err(|error| unavailable("follow a partition", &error))?;
-        let Some((mut following, queue)) = assigned else { return Ok(None) };
+        let assignment =
+            assignment.await?.map_err(|error| unavailable("follow a partition", &error))?;
+        let Some((mut following, queue)) = assignment else { return Ok(None) };
         let task = tokio::spawn(receive(queue, self.main.clone(), tail.clone()));
         following.task = Some(task.abort_handle());
         Ok(Some(following))
@@ -242,8 +242,8 @@ impl Main {
         }
     }
 
-    fn take(&self, received: KafkaResult<BorrowedMessage<'_>>) {
-        match received {
+    fn take(&self, message: KafkaResult<BorrowedMessage<'_>>) {
+        match message {
             // The record bypassed its partition's queue, so its tail would have a gap.
             Ok(message) => self.break_off(message.topic(), Some(message.partition())),
             Err(error) => {
@@ -269,7 +269,7 @@ impl Main {
 
     fn unassign(&self, place: &Place, number: u64) {
         let mut table = self.table.lock();
-        if table.assigned.get(place).is_none_or(|(held, _)| *held != number) {
+        if table.assigned.get(place).is_none_or(|(assigned_number, _)| *assigned_number != number) {
             return;
         }
         table.assigned.remove(place);
@@ -284,16 +284,17 @@ impl Main {
     fn break_off(&self, topic: &str, partition: Option<i32>) {
         let table = self.table.lock();
         for ((name, number), (_, tail)) in &table.assigned {
-            let is_meant = &**name == topic && partition.is_none_or(|wanted| wanted == *number);
+            let is_meant = &**name == topic
+                && partition.is_none_or(|partition_number| partition_number == *number);
             if let Some(tail) = tail.upgrade().filter(|_| is_meant) {
-                tail.break_off(remade(tail.at));
+                tail.break_off(recreation_error(tail.at));
             }
         }
     }
 }
 
 /// Returns the error for readers of a recreated topic.
-pub(super) fn remade(at: PartitionRef) -> Error {
+pub(super) fn recreation_error(at: PartitionRef) -> Error {
     let message = format!("log {at} was recreated under its readers; bootstrap again");
     Error::token_lost(message).with_partition(at.partition)
 }
@@ -328,13 +329,13 @@ async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<PartitionTail>) {
 fn end(tail: &PartitionTail, error: &KafkaError) {
     use RDKafkaErrorCode as Code;
     let at = tail.at;
-    let moved = || {
+    let move_error = || {
         let message = format!("log {at} moved under its readers ({error}); bootstrap again");
         Error::token_lost(message).with_partition(at.partition)
     };
     match error.rdkafka_error_code() {
-        Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => tail.lose_place(moved()),
-        Some(Code::LogTruncation) => tail.break_off(moved()),
+        Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => tail.lose_place(move_error()),
+        Some(Code::LogTruncation) => tail.break_off(move_error()),
         _ => {
             let error = unavailable(&format!("follow log {at}"), error);
             tail.break_off(error.with_partition(at.partition));

@@ -135,11 +135,12 @@ impl KafkaGroup {
         let member = Member(Arc::clone(&shared));
         let consumer = config.create_with_context::<_, BaseConsumer<Member>>(member);
         let consumer = Arc::new(consumer.map_err(|error| creation_error("group member", &error))?);
-        let (polled, ended) = (Arc::clone(&consumer), Arc::clone(&shared));
+        let (polled_consumer, polled_shared) = (Arc::clone(&consumer), Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("forebay-group".to_owned());
-        let thread = thread.spawn(move || poll(&polled, &ended)).map_err(|error| {
-            Error::internal(format!("the thread of a group member did not start: {error}"))
-        })?;
+        let thread =
+            thread.spawn(move || poll(&polled_consumer, &polled_shared)).map_err(|error| {
+                Error::internal(format!("the thread of a group member did not start: {error}"))
+            })?;
         let owners = KafkaOwners {
             consumer: Arc::clone(&consumer),
             topic_prefix: options.topic_prefix.clone(),

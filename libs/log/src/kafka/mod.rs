@@ -34,7 +34,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use self::appender::{Appender, Failure, SentEntry, located, unacknowledged_error};
+use self::appender::{Appender, Failure, SentEntry, unacknowledged_error, with_location};
 use self::catch_up::CatchUp;
 use self::client::unavailable;
 pub use self::group::{KafkaGroup, KafkaOwners};
@@ -94,11 +94,11 @@ impl KafkaLog {
             catch_up: Arc::new(CatchUp::new(options, incarnations.clone())),
             incarnations,
         });
-        let swept = Arc::downgrade(&shared);
+        let weak_shared = Arc::downgrade(&shared);
         let sweeper = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(idle_timeout / 2).await;
-                let Some(shared) = swept.upgrade() else { return };
+                let Some(shared) = weak_shared.upgrade() else { return };
                 shared.readers.sweep(idle_timeout);
                 shared.catch_up.sweep(idle_timeout);
             }
@@ -134,7 +134,7 @@ impl KafkaState {
             Ok(Err(Failure::UnknownPartition(error))) => {
                 return Err(self.missing_partition_error(at, unavailable("append", &error)).await);
             }
-            Err(_) => return Err(self.topics.silent(at)),
+            Err(_) => return Err(self.topics.silence_error(at)),
         };
         match self.appender.await_delivery(entry_in_flight, entry).await {
             Ok(_) if !self.incarnations.is_same(&self.topics.name(at.store), incarnation) => {
@@ -209,33 +209,33 @@ impl KafkaState {
         from: Offset,
         limit: ReadLimit,
     ) -> Result<Records> {
-        let mut place = self.opened(at, from).await?;
+        let mut place = self.open_place(at, from).await?;
         let mut read = self.read_place(&place, at, from, limit).await;
         if read.is_err() && self.spend_if_outrun(&place, at).await {
-            place = self.opened(at, from).await?;
+            place = self.open_place(at, from).await?;
             read = self.read_place(&place, at, from, limit).await;
         }
         match read {
             Ok(records) => Ok(records),
-            Err(error) => Err(self.explained(at, from, error).await),
+            Err(error) => Err(self.explain(at, from, error).await),
         }
     }
 
     /// Returns the slot of a partition's tail, and opens the tail if needed.
-    async fn opened(self: &Arc<Self>, at: PartitionRef, from: Offset) -> Result<Arc<Opening>> {
+    async fn open_place(self: &Arc<Self>, at: PartitionRef, from: Offset) -> Result<Arc<Opening>> {
         let place = self.readers.place(at);
         if place.get().is_none() {
             let (shared, place) = (self.clone(), place.clone());
             // If the caller gives up, the opening continues, and the caller's next attempt finds
             // the tail open.
             let opening = tokio::spawn(async move {
-                let opened = place.get_or_try_init(|| shared.open(at)).await.map(|_| ());
-                opened.inspect_err(|_| shared.readers.abandon(at))
+                let result = place.get_or_try_init(|| shared.open(at)).await.map(|_| ());
+                result.inspect_err(|_| shared.readers.abandon(at))
             });
-            let ended =
+            let join_error =
                 |error| Error::internal(format!("the task that opens a log's tail ended: {error}"));
-            if let Err(error) = opening.await.map_err(ended)? {
-                return Err(self.explained(at, from, error).await);
+            if let Err(error) = opening.await.map_err(join_error)? {
+                return Err(self.explain(at, from, error).await);
             }
         }
         Ok(place)
@@ -248,7 +248,7 @@ impl KafkaState {
         from: Offset,
         limit: ReadLimit,
     ) -> Result<Records> {
-        let Some(open) = place.get() else { return Err(self.topics.silent(at)) };
+        let Some(open) = place.get() else { return Err(self.topics.silence_error(at)) };
         let _reading = open.tail.reading();
         match self.read_tail(open, from, limit).await? {
             Some(records) => Ok(records),
@@ -259,8 +259,8 @@ impl KafkaState {
     /// Returns whether the log was trimmed past the records that the tail's follower had received;
     /// if so, the next access opens another tail in the same slot.
     async fn spend_if_outrun(&self, place: &Opening, at: PartitionRef) -> bool {
-        let lost = place.get().filter(|open| open.tail.has_lost_place());
-        let Some(open) = lost else { return false };
+        let lost_place = place.get().filter(|open| open.tail.has_lost_place());
+        let Some(open) = lost_place else { return false };
         let lookup = async {
             let topic = self.topics.get(at).await?;
             self.watermarks(at, &topic).await
@@ -324,10 +324,10 @@ impl KafkaState {
     /// stay silent forever after its broker was away (librdkafka 5153); only a new consumer
     /// receives more.
     fn replace_follower(&self, open: &OpenTail) -> Error {
-        let silent = self.topics.silent(open.tail.at);
+        let error = self.topics.silence_error(open.tail.at);
         self.readers.retire(open.follower());
-        open.tail.break_off(silent.clone());
-        silent
+        open.tail.break_off(error.clone());
+        error
     }
 
     async fn read_behind(
@@ -346,7 +346,7 @@ impl KafkaState {
 
     /// Finds the actual cause of a failed read: the log is gone, the log does not cover the offset,
     /// or else the given error.
-    async fn explained(&self, at: PartitionRef, from: Offset, error: Error) -> Error {
+    async fn explain(&self, at: PartitionRef, from: Offset, error: Error) -> Error {
         if error.code() == ErrorCode::NotFound {
             return error;
         }
@@ -386,14 +386,14 @@ impl ChangeLog for KafkaLog {
     async fn delete(&self, store: StoreId) -> Result<()> {
         check_not_control(store)?;
         self.shared.incarnations.remove(&self.shared.topics.name(store));
-        let removed = self.shared.topics.remove(store).await;
+        let result = self.shared.topics.remove(store).await;
         self.shared.catch_up.forget(|at| at.store == store);
         self.shared.readers.break_off(store, no_such_log);
-        removed
+        result
     }
 
     async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
-        self.shared.append(at, &entry).await.map_err(|error| located(error, at))
+        self.shared.append(at, &entry).await.map_err(|error| with_location(error, at))
     }
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
@@ -438,16 +438,16 @@ mod tests {
         place.get().unwrap().follower().fall_silent();
         let other = KafkaLog::open(options).await.unwrap();
         other.append(AT, Bytes::from_static(b"unheard")).await.unwrap();
-        let patient = ReadLimit { wait_max: Duration::from_secs(1_000), ..NONE };
-        let heard = tokio::time::timeout(Duration::from_secs(100), async {
+        let limit = ReadLimit { wait_max: Duration::from_secs(1_000), ..NONE };
+        let read = tokio::time::timeout(Duration::from_secs(100), async {
             loop {
-                match log.read(AT, Offset(0), patient).await {
+                match log.read(AT, Offset(0), limit).await {
                     Ok(records) => return records,
                     Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
                 }
             }
         });
-        assert_eq!(heard.await.unwrap().records[0].entry, &b"unheard"[..]);
+        assert_eq!(read.await.unwrap().records[0].entry, &b"unheard"[..]);
         assert!(!Arc::ptr_eq(&place, &log.shared.readers.place(AT)), "the old tail goes on");
     }
 
@@ -490,8 +490,8 @@ mod tests {
         let place = log.shared.readers.place(AT);
         place.get_or_try_init(|| log.shared.readers.open(AT, &topic, bounds)).await.unwrap();
         assert_eq!(log.read(AT, Offset(2), NONE).await.unwrap().records[0].entry, &b"third"[..]);
-        let lost = log.read(AT, Offset(1), NONE).await.unwrap_err();
-        assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
+        let error = log.read(AT, Offset(1), NONE).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TokenLost, "{error}");
     }
 
     /// Proves that a recreated topic gets another consumer: the old one continues with the leaders
@@ -506,7 +506,7 @@ mod tests {
         topics.admin().remove_topic(&name).await.unwrap();
         let settings = of_new_topic(topics.options());
         topics.admin().make_topic(&name, 1, 1, &settings).await.unwrap();
-        let followed = tokio::time::timeout(Duration::from_secs(100), async {
+        let read = tokio::time::timeout(Duration::from_secs(100), async {
             while log.read(AT, Offset(1), NONE).await.is_ok() {
                 sleep(RETRY_EVERY).await;
             }
@@ -514,7 +514,7 @@ mod tests {
                 sleep(RETRY_EVERY).await;
             }
         });
-        followed.await.expect("the new log is never followed");
+        read.await.expect("the new log is never followed");
         let place_new = log.shared.readers.place(AT);
         let [before, after] = [&place, &place_new].map(|place| place.get().unwrap().follower());
         assert!(!std::ptr::eq(before, after), "the old consumer follows the new topic");

@@ -84,20 +84,20 @@ impl Readers {
     }
 
     fn follower(&self) -> Result<Arc<Follower>> {
-        let mut held = self.follower.lock();
-        if let Some(follower) = held.upgrade() {
+        let mut weak_follower = self.follower.lock();
+        if let Some(follower) = weak_follower.upgrade() {
             return Ok(follower);
         }
         let follower = Follower::start(&self.options, self.incarnations.clone())?;
-        *held = Arc::downgrade(&follower);
+        *weak_follower = Arc::downgrade(&follower);
         Ok(follower)
     }
 
     /// Assigns no more tails to a follower; its current tails continue.
     pub(super) fn retire(&self, follower: &Follower) {
-        let mut held = self.follower.lock();
-        if std::ptr::eq(held.as_ptr(), follower) {
-            *held = Weak::new();
+        let mut weak_follower = self.follower.lock();
+        if std::ptr::eq(weak_follower.as_ptr(), follower) {
+            *weak_follower = Weak::new();
         }
     }
 
@@ -117,14 +117,14 @@ impl Readers {
 
     /// Ends the tails of a store; their readers receive the error.
     pub(super) fn break_off(&self, store: StoreId, error: impl Fn(PartitionRef) -> Error) {
-        let mut gone = Vec::new();
+        let mut removed_places = Vec::new();
         self.tails.lock().retain(|at, place| {
             if at.store == store {
-                gone.push((*at, place.clone()));
+                removed_places.push((*at, place.clone()));
             }
             at.store != store
         });
-        for (at, place) in gone {
+        for (at, place) in removed_places {
             if let Some(open) = place.get() {
                 open.tail.break_off(error(at));
             }
@@ -133,10 +133,10 @@ impl Readers {
 
     /// Ends the tails that are idle.
     pub(super) fn sweep(&self, idle_timeout: Duration) {
-        let mut ended = Vec::new();
+        let mut idle_places = Vec::new();
         self.tails.lock().retain(|_, place| match place.get() {
             Some(open) if open.tail.is_idle(idle_timeout) => {
-                ended.push(place.clone());
+                idle_places.push(place.clone());
                 false
             }
             Some(_) => true,

@@ -72,9 +72,9 @@ pub(super) fn check_topic(
     let in_sync = ("min.insync.replicas", Need::AtLeast(u64::from(options.in_sync_min())));
     for (name, need) in OF_TOPICS.into_iter().chain([in_sync]) {
         let found = settings.get(name).map_or("", String::as_str);
-        if let Some(wanted) = unmet(need, found) {
+        if let Some(required) = unmet_value(need, found) {
             return Err(Error::unsupported(format!(
-                "topic {topic} has {name}={found}, and the change log needs {wanted}; run: \
+                "topic {topic} has {name}={found}, and the change log needs {required}; run: \
                  kafka-configs.sh --bootstrap-server {} --alter --entity-type topics \
                  --entity-name {topic} --add-config {name}={}",
                 options.bootstrap_servers,
@@ -99,9 +99,9 @@ pub(super) fn check_topic(
 pub(super) fn check_broker(broker: i32, settings: &Settings) -> Result<()> {
     for (name, need) in OF_BROKERS {
         let found = settings.get(name).map_or("", String::as_str);
-        if let Some(wanted) = unmet(need, found) {
+        if let Some(required) = unmet_value(need, found) {
             return Err(Error::unsupported(format!(
-                "broker {broker} has {name}={found}, and the change log needs {wanted}; set \
+                "broker {broker} has {name}={found}, and the change log needs {required}; set \
                  {name}={} in its server.properties (infra/kafka has all needed settings) and \
                  restart the broker",
                 fix(need),
@@ -112,12 +112,12 @@ pub(super) fn check_broker(broker: i32, settings: &Settings) -> Result<()> {
 }
 
 /// Returns the required value if the found value does not meet it.
-fn unmet(need: Need, found: &str) -> Option<String> {
+fn unmet_value(need: Need, found: &str) -> Option<String> {
     match need {
         Need::Is(value) => (found != value).then(|| value.to_owned()),
-        Need::AtLeast(least) => {
-            let enough = found.parse::<u64>().is_ok_and(|found| found >= least);
-            (!enough).then(|| format!("{least} or more"))
+        Need::AtLeast(minimum) => {
+            let is_met = found.parse::<u64>().is_ok_and(|found| found >= minimum);
+            (!is_met).then(|| format!("{minimum} or more"))
         }
     }
 }
@@ -126,6 +126,6 @@ fn fix(need: Need) -> String {
     match need {
         Need::Is(value) => value.to_owned(),
         Need::AtLeast(BATCH_BYTES_NEEDED) => BATCH_BYTES_MAX.to_string(),
-        Need::AtLeast(least) => least.to_string(),
+        Need::AtLeast(minimum) => minimum.to_string(),
     }
 }

@@ -43,14 +43,14 @@ struct TailState {
     next: Offset,
     /// End of the log, as last reported; never below `next`.
     end: Offset,
-    broken: Option<FollowerFailure>,
-    used: Instant,
+    failure: Option<FollowerFailure>,
+    used_at: Instant,
 }
 
 /// End of a tail's follower.
 struct FollowerFailure {
     error: Error,
-    since: Instant,
+    failed_at: Instant,
     /// Whether the log did not cover the next offset of the follower.
     has_lost_place: bool,
 }
@@ -76,8 +76,8 @@ impl PartitionTail {
             start: bounds.start,
             next: bounds.end,
             end: bounds.end,
-            broken: None,
-            used: now(),
+            failure: None,
+            used_at: now(),
         };
         let end = AppendNotifier::new(bounds.end);
         Self { at, state: Mutex::new(state), end, readers: AtomicUsize::new(0) }
@@ -86,7 +86,7 @@ impl PartitionTail {
     /// Adds the next records of the log.
     pub(super) fn push(&self, records: impl Iterator<Item = LogRecord>) {
         let mut state = self.state.lock();
-        if state.broken.is_some() {
+        if state.failure.is_some() {
             return;
         }
         for record in records {
@@ -114,8 +114,8 @@ impl PartitionTail {
 
     fn end_with(&self, error: Error, has_lost_place: bool) {
         let mut state = self.state.lock();
-        if state.broken.is_none() {
-            state.broken = Some(FollowerFailure { error, since: now(), has_lost_place });
+        if state.failure.is_none() {
+            state.failure = Some(FollowerFailure { error, failed_at: now(), has_lost_place });
             state.cache.clear();
         }
         drop(state);
@@ -125,14 +125,14 @@ impl PartitionTail {
     /// Returns whether the next access must open a new tail.
     pub(super) fn is_spent(&self) -> bool {
         let state = self.state.lock();
-        state.broken.as_ref().is_some_and(|FollowerFailure { error, since, .. }| {
-            error.code() != ErrorCode::TokenLost || since.elapsed() > LOST_FOR
+        state.failure.as_ref().is_some_and(|FollowerFailure { error, failed_at, .. }| {
+            error.code() != ErrorCode::TokenLost || failed_at.elapsed() > LOST_FOR
         })
     }
 
     /// Returns whether the follower has lost its position, for any reason.
     pub(super) fn has_lost_place(&self) -> bool {
-        self.state.lock().broken.as_ref().is_some_and(|broken| broken.has_lost_place)
+        self.state.lock().failure.as_ref().is_some_and(|failure| failure.has_lost_place)
     }
 
     /// Marks the tail as spent if its follower lost its position because the log was trimmed to
@@ -141,20 +141,20 @@ impl PartitionTail {
     pub(super) fn spend_if_outrun(&self, start: Offset) -> bool {
         let mut state = self.state.lock();
         let is_passed = state.next < start;
-        let Some(broken) = state.broken.as_mut().filter(|broken| broken.has_lost_place) else {
+        let Some(failure) = state.failure.as_mut().filter(|failure| failure.has_lost_place) else {
             return false;
         };
         if is_passed {
             let partition = self.at.partition;
-            broken.error = Error::unavailable(OPENED_ANEW).with_partition(partition);
+            failure.error = Error::unavailable(OPENED_ANEW).with_partition(partition);
         }
         is_passed
     }
 
     pub(super) fn find(&self, from: Offset, bytes_max: usize) -> Result<TailLookup> {
         let state = self.state.lock();
-        if let Some(broken) = &state.broken {
-            return Err(broken.error.clone());
+        if let Some(failure) = &state.failure {
+            return Err(failure.error.clone());
         }
         if from < state.start {
             state.bounds().check(self.at, from)?;
@@ -185,7 +185,7 @@ impl PartitionTail {
     /// # Errors
     /// `TokenLost` if the log ends below the records received from it; the tail then breaks.
     pub(super) fn learn(&self, bounds: Bounds, next: Offset) -> Result<()> {
-        if self.state.lock().broken.is_some() {
+        if self.state.lock().failure.is_some() {
             return Ok(());
         }
         if let Err(lost) = bounds.check(self.at, next)
@@ -217,7 +217,8 @@ impl PartitionTail {
 
     /// Returns whether the tail was not read for `idle_timeout`.
     pub(super) fn is_idle(&self, idle_timeout: Duration) -> bool {
-        self.readers.load(Ordering::Relaxed) == 0 && self.state.lock().used.elapsed() > idle_timeout
+        self.readers.load(Ordering::Relaxed) == 0
+            && self.state.lock().used_at.elapsed() > idle_timeout
     }
 }
 
@@ -229,7 +230,7 @@ impl TailState {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.0.state.lock().used = now();
+        self.0.state.lock().used_at = now();
         self.0.readers.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -24,7 +24,7 @@ struct ReportedTopics {
 struct TopicIncarnation {
     /// Last id of the topic; each client reports it at its own time.
     id: String,
-    remade: u64,
+    recreations: u64,
     /// Whether this process removed the topic, so that the next id is expected.
     is_removed: bool,
 }
@@ -32,11 +32,11 @@ struct TopicIncarnation {
 impl TopicIncarnations {
     /// Notes that a client reports a new id of a topic it knew under another id.
     pub(super) fn note(&self, topic: &str, id: &str) {
-        let mut reported = self.0.lock();
-        let incarnation = reported.topics.entry(topic.to_owned()).or_default();
+        let mut state = self.0.lock();
+        let incarnation = state.topics.entry(topic.to_owned()).or_default();
         if incarnation.id != id {
             incarnation.id = id.to_owned();
-            incarnation.remade += u64::from(!std::mem::take(&mut incarnation.is_removed));
+            incarnation.recreations += u64::from(!std::mem::take(&mut incarnation.is_removed));
         }
     }
 
@@ -51,11 +51,11 @@ impl TopicIncarnations {
     /// # Errors
     /// `Unavailable`: nothing was appended.
     pub(super) fn begin(&self, at: PartitionRef, topic: &str) -> Result<u64> {
-        let mut reported = self.0.lock();
-        let remade = reported.remade(topic);
-        let previous = reported.appended.insert(at, remade).unwrap_or(remade);
-        if previous == remade {
-            return Ok(remade);
+        let mut state = self.0.lock();
+        let recreations = state.recreations(topic);
+        let previous = state.appended.insert(at, recreations).unwrap_or(recreations);
+        if previous == recreations {
+            return Ok(recreations);
         }
         let message = "the topic was deleted and recreated, and its records are lost; look up the \
             log's id again, then append";
@@ -64,18 +64,18 @@ impl TopicIncarnations {
 
     /// Returns whether the topic is still the one that an append started with.
     pub(super) fn is_same(&self, topic: &str, incarnation: u64) -> bool {
-        self.remade(topic) == incarnation
+        self.recreations(topic) == incarnation
     }
 
     /// Returns how often a topic was recreated, as far as any client has reported.
-    pub(super) fn remade(&self, topic: &str) -> u64 {
-        self.0.lock().remade(topic)
+    pub(super) fn recreations(&self, topic: &str) -> u64 {
+        self.0.lock().recreations(topic)
     }
 }
 
 impl ReportedTopics {
-    fn remade(&self, topic: &str) -> u64 {
-        self.topics.get(topic).map_or(0, |incarnation| incarnation.remade)
+    fn recreations(&self, topic: &str) -> u64 {
+        self.topics.get(topic).map_or(0, |incarnation| incarnation.recreations)
     }
 }
 

@@ -120,7 +120,7 @@ impl Topics {
             let mut found = lookup.lock().await;
             self.find(at, &mut found).await
         });
-        found.await.unwrap_or_else(|_| Err(self.silent(at)))
+        found.await.unwrap_or_else(|_| Err(self.silence_error(at)))
     }
 
     /// Works like [`Topics::get`] while the caller holds the lookup.
@@ -131,7 +131,7 @@ impl Topics {
         let name = self.name(at.store);
         let Some(metadata) = self.admin.look(&name).await?.topic else {
             self.forget(at.store);
-            return Err(self.absent(at));
+            return Err(self.absence_error(at));
         };
         self.check(&name, &metadata).await?;
         self.found.lock().insert(at.store, None);
@@ -141,11 +141,11 @@ impl Topics {
     }
 
     /// Returns the error for a store whose topic the brokers do not know now.
-    fn absent(&self, at: PartitionRef) -> Error {
+    fn absence_error(&self, at: PartitionRef) -> Error {
         let mut found = self.found.lock();
         let Some(absent_since) = found.get_mut(&at.store) else { return no_such_log(at) };
-        let since = *absent_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= GONE_AFTER {
+        let first_absent_at = *absent_since.get_or_insert_with(Instant::now);
+        if first_absent_at.elapsed() >= GONE_AFTER {
             found.remove(&at.store);
             return no_such_log(at);
         }
@@ -159,7 +159,7 @@ impl Topics {
         self.stores.lock().remove(&store);
     }
 
-    pub(super) fn silent(&self, at: PartitionRef) -> Error {
+    pub(super) fn silence_error(&self, at: PartitionRef) -> Error {
         let message =
             "the brokers did not answer in time; check that the brokers run, then try again";
         Error::unavailable(message).with_partition(at.partition)
@@ -180,7 +180,7 @@ impl Topics {
             let replicas = self.options.replication_factor;
             self.admin.make_topic(&name, count.0, replicas, &settings).await?;
         }
-        let made = timeout(CHANGE_TIMEOUT, async {
+        let creation = timeout(CHANGE_TIMEOUT, async {
             loop {
                 let metadata = self.admin.look(&name).await?.topic;
                 if let Some(metadata) = metadata.filter(|metadata| metadata.is_ready) {
@@ -194,7 +194,7 @@ impl Topics {
                 sleep(LOOK_EVERY).await;
             }
         });
-        made.await.unwrap_or_else(|_| {
+        creation.await.unwrap_or_else(|_| {
             let message = format!("topic {name} is not ready yet; check that the brokers run");
             Err(Error::unavailable(message))
         })?;
@@ -209,18 +209,18 @@ impl Topics {
         // From here on the topic's absence is expected: waiting readers receive `NotFound`.
         self.found.lock().remove(&store);
         self.admin.remove_topic(&name).await?;
-        let gone = timeout(CHANGE_TIMEOUT, async {
+        let removal = timeout(CHANGE_TIMEOUT, async {
             while self.admin.look(&name).await?.topic.is_some() {
                 sleep(LOOK_EVERY).await;
             }
             Ok(())
         });
-        let gone = gone.await.unwrap_or_else(|_| {
+        let removal = removal.await.unwrap_or_else(|_| {
             let message = format!("topic {name} is still being deleted; try again");
             Err(Error::unavailable(message))
         });
         self.forget(store);
         self.found.lock().remove(&store);
-        gone
+        removal
     }
 }

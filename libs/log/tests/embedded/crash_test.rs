@@ -24,7 +24,7 @@ struct WorkloadLedger {
     sent: BTreeMap<PartitionRef, Vec<u64>>,
     acknowledged: Vec<(PartitionRef, u64, AppendReceipt)>,
     /// Highest `before` of a trim that was sent.
-    trimmed: u64,
+    trim_before: u64,
 }
 
 /// Appends to three partitions, several at once, and rolls, trims and deletes; ends at the first
@@ -32,57 +32,57 @@ struct WorkloadLedger {
 async fn work(
     log: &EmbeddedLog,
     clock: &ManualClock,
-    told: &mut WorkloadLedger,
+    ledger: &mut WorkloadLedger,
 ) -> Result<(), forebay_core::Error> {
     log.create(STORE, forebay_core::id::PartitionCount(3)).await?;
-    told.is_created = true;
+    ledger.is_created = true;
     for round in 0..12_u64 {
         clock.advance_micros(1_000);
         let lanes = [at(0), at(0), at(1), PartitionRef::CONTROL];
         let numbers = lanes.iter().zip(0..).map(|(at, lane)| (*at, round * 10 + lane));
         let mut appends = Vec::new();
         for (at, number) in numbers {
-            told.sent.entry(at).or_default().push(number);
+            ledger.sent.entry(at).or_default().push(number);
             appends.push(async move { (at, number, log.append(at, entry(number * 7)).await) });
         }
-        let mut failed = None;
+        let mut failure = None;
         for (at, number, result) in futures::future::join_all(appends).await {
             match result {
-                Ok(appended) => told.acknowledged.push((at, number, appended)),
-                Err(error) => failed = Some(error),
+                Ok(appended) => ledger.acknowledged.push((at, number, appended)),
+                Err(error) => failure = Some(error),
             }
         }
-        if let Some(error) = failed {
+        if let Some(error) = failure {
             return Err(error);
         }
         if round == 8 {
-            told.trimmed = 9;
+            ledger.trim_before = 9;
             log.trim(at(0), Offset(9)).await?;
         }
     }
-    told.is_deleted = true;
+    ledger.is_deleted = true;
     log.delete(STORE).await
 }
 
 /// Compares the log after a crash with the requests and answers of the workload.
-async fn check(log: &EmbeddedLog, told: &WorkloadLedger, context: &str) {
-    for (partition, sent) in &told.sent {
+async fn check(log: &EmbeddedLog, ledger: &WorkloadLedger, context: &str) {
+    for (partition, sent) in &ledger.sent {
         let bounds = match log.bounds(*partition).await {
             Ok(bounds) => bounds,
             Err(error) => {
                 assert_eq!(error.code(), ErrorCode::NotFound, "{context}");
-                assert!(told.is_deleted && partition.store == STORE, "{context}: {partition}");
+                assert!(ledger.is_deleted && partition.store == STORE, "{context}: {partition}");
                 continue;
             }
         };
-        assert!(bounds.start.0 <= told.trimmed, "{context}: {partition} lost its start");
+        assert!(bounds.start.0 <= ledger.trim_before, "{context}: {partition} lost its start");
         let records = read_all(log, *partition, bounds.start).await.unwrap();
         assert_eq!(bounds.end.0, bounds.start.0 + records.len() as u64, "{context}");
         for record in &records {
             let number = sent[record.offset.0 as usize];
             assert_eq!(record.entry, entry(number * 7), "{context}: no prefix in {partition}");
         }
-        for (at, number, appended) in &told.acknowledged {
+        for (at, number, appended) in &ledger.acknowledged {
             if at == partition && appended.offset >= bounds.start {
                 let found = records.get((appended.offset.0 - bounds.start.0) as usize);
                 let found = found.map(|record| (&record.entry[..], record.append_time));
@@ -111,15 +111,15 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> RunOut
     options.durability = durability;
     options.journal_bytes = 2 * [4_096 + 1_200, 4_096 + 4_000][operations as usize % 2];
     disk.die_after(operations);
-    let mut told = WorkloadLedger::default();
+    let mut ledger = WorkloadLedger::default();
     options.open_verification = [OpenVerification::AllSegments, OpenVerification::ActiveSegments]
         [operations as usize / 2 % 2];
     let clock = clock();
-    let ended = match open_at(&disk, options.clone(), clock.clone()).await {
-        Ok(log) => work(&log, &clock, &mut told).await,
+    let result = match open_at(&disk, options.clone(), clock.clone()).await {
+        Ok(log) => work(&log, &clock, &mut ledger).await,
         Err(error) => Err(error),
     };
-    let is_complete = ended.is_ok();
+    let is_complete = result.is_ok();
     disk.power_cut(loss);
     let has_journal = !journals(&disk).is_empty();
     disk.die_after(operations % 23);
@@ -128,14 +128,14 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> RunOut
     let log =
         open(&disk, options.clone()).await.unwrap_or_else(|error| panic!("{context}: {error}"));
     if durability == Durability::Buffered {
-        told.acknowledged.clear();
-        told.is_created = false;
+        ledger.acknowledged.clear();
+        ledger.is_created = false;
     }
-    if told.is_created && !told.is_deleted {
+    if ledger.is_created && !ledger.is_deleted {
         log.bounds(at(2)).await.unwrap();
     }
-    if told.is_created || log.bounds(at(0)).await.is_ok() {
-        check(&log, &told, &context).await;
+    if ledger.is_created || log.bounds(at(0)).await.is_ok() {
+        check(&log, &ledger, &context).await;
     }
     // The log accepts appends again, although its clock has fallen.
     for partition in [at(0), at(1), PartitionRef::CONTROL] {
@@ -163,9 +163,9 @@ async fn crash_everywhere(durability: Durability) {
     for loss in [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors] {
         let (mut operations, mut with_journal) = (0, 0);
         loop {
-            let ended = crash_at(operations, loss, durability).await;
-            with_journal += u64::from(ended.has_journal);
-            if ended.is_complete {
+            let outcome = crash_at(operations, loss, durability).await;
+            with_journal += u64::from(outcome.has_journal);
+            if outcome.is_complete {
                 break;
             }
             operations += 1;
@@ -210,17 +210,17 @@ async fn closed_buffered_log_is_durable() {
 async fn checks_notice_a_disk_that_loses_acknowledged_bytes() {
     let disk: SimDisk = sim_disk(3);
     let log = open(&disk, sim_options()).await.unwrap();
-    let mut told = WorkloadLedger::default();
+    let mut ledger = WorkloadLedger::default();
     create(&log, 3).await;
     for number in 0..5 {
-        told.sent.entry(at(0)).or_default().push(number);
+        ledger.sent.entry(at(0)).or_default().push(number);
         let appended = log.append(at(0), entry(number * 7)).await.unwrap();
-        told.acknowledged.push((at(0), number, appended));
+        ledger.acknowledged.push((at(0), number, appended));
     }
     disk.power_cut(Loss::Everything);
     let segment = super::segments(&disk).pop().unwrap();
     disk.damage(&segment, |bytes| bytes.truncate(bytes.len() - 1)).unwrap();
     let log = open(&disk, sim_options()).await.unwrap();
-    let checked = tokio::spawn(async move { check(&log, &told, "planted").await }).await;
+    let checked = tokio::spawn(async move { check(&log, &ledger, "planted").await }).await;
     assert!(checked.is_err(), "an acknowledged record was lost and nobody noticed");
 }

@@ -42,12 +42,12 @@ async fn flip_every_bit(open_verification: OpenVerification) {
     let (last_path, last_at) = last_frame(&disk, &records);
     let files = segments(&disk);
     assert!(files.len() >= 3, "the log has too few segments");
-    let mut cut = 0;
+    let mut cuts = 0;
     for path in files {
         let is_last = path == last_path;
         for place in 0..disk.bytes(&path).unwrap().len() {
             let bit = 1 << (place % 8);
-            let whole = disk.bytes(&path).unwrap();
+            let original_bytes = disk.bytes(&path).unwrap();
             disk.damage(&path, |bytes| bytes[place] ^= bit).unwrap();
             disk.power_cut(Loss::Everything);
             let context = format!("byte {place} of {}", path.display());
@@ -59,7 +59,7 @@ async fn flip_every_bit(open_verification: OpenVerification) {
                 Ok(read) => {
                     assert!(is_last && place >= last_at, "{context}: not noticed");
                     assert_eq!(read, records[..records.len() - 1], "{context}");
-                    cut += 1;
+                    cuts += 1;
                 }
                 // A header whose version differs by one bit would have a version that this build
                 // does not know, if its checksum did not fail first.
@@ -71,10 +71,10 @@ async fn flip_every_bit(open_verification: OpenVerification) {
                 }
             }
             disk.power_cut(Loss::Everything);
-            disk.damage(&path, |bytes| *bytes = whole).unwrap();
+            disk.damage(&path, |bytes| *bytes = original_bytes).unwrap();
         }
     }
-    assert!(cut > 32, "only {cut} flips of the last frame were cut");
+    assert!(cuts > 32, "only {cuts} flips of the last frame were cut");
 }
 
 #[tokio::test]
@@ -93,19 +93,19 @@ async fn truncated_file_opens_as_a_prefix_or_is_corrupt() {
     let (disk, records) = small_log(&options, 12).await;
     let (last_path, _) = last_frame(&disk, &records);
     for path in segments(&disk) {
-        let whole = disk.bytes(&path).unwrap();
-        for length in 0..whole.len() {
+        let original_bytes = disk.bytes(&path).unwrap();
+        for length in 0..original_bytes.len() {
             disk.damage(&path, |bytes| bytes.truncate(length)).unwrap();
             disk.power_cut(Loss::Everything);
-            let opened = open(&disk, options.clone()).await;
+            let result = open(&disk, options.clone()).await;
             if path == last_path {
-                let read = read_all(&opened.unwrap(), at(0), Offset(0)).await.unwrap();
+                let read = read_all(&result.unwrap(), at(0), Offset(0)).await.unwrap();
                 assert!(read.len() < records.len() && read == records[..read.len()]);
             } else {
-                assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::Corrupt));
+                assert_eq!(result.err().map(|error| error.code()), Some(ErrorCode::Corrupt));
             }
             disk.power_cut(Loss::Everything);
-            disk.damage(&path, |bytes| bytes.clone_from(&whole)).unwrap();
+            disk.damage(&path, |bytes| bytes.clone_from(&original_bytes)).unwrap();
         }
     }
 }
@@ -117,9 +117,9 @@ async fn truncated_sealed_segment_is_detected_at_open_or_when_read() {
     let options = options(OpenVerification::ActiveSegments);
     let (disk, _) = small_log(&options, 12).await;
     let path = segments(&disk)[0].clone();
-    let whole = disk.bytes(&path).unwrap();
+    let original_bytes = disk.bytes(&path).unwrap();
     let (mut at_open, mut when_read) = (0, 0);
-    for length in 0..whole.len() {
+    for length in 0..original_bytes.len() {
         disk.damage(&path, |bytes| bytes.truncate(length)).unwrap();
         let error = match open(&disk, options.clone()).await {
             Ok(log) => {
@@ -133,7 +133,7 @@ async fn truncated_sealed_segment_is_detected_at_open_or_when_read() {
         };
         assert_eq!(error.code(), ErrorCode::Corrupt, "{length} bytes: {error}");
         disk.power_cut(Loss::Everything);
-        disk.damage(&path, |bytes| bytes.clone_from(&whole)).unwrap();
+        disk.damage(&path, |bytes| bytes.clone_from(&original_bytes)).unwrap();
     }
     assert!(at_open > 40 && when_read > 40, "{at_open} at open, {when_read} when read");
 }
@@ -162,12 +162,12 @@ async fn damage_found_by_a_read_stops_the_log_with_the_same_error() {
 
 #[tokio::test]
 async fn missing_segment_is_corrupt() {
-    let everything = options(OpenVerification::AllSegments);
-    let (disk, _) = small_log(&everything, 12).await;
-    let middle = segments(&disk)[1].clone();
-    forebay_log::disk::Disk::remove(&disk, &middle).unwrap();
-    let opened = open(&disk, everything).await;
-    assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::Corrupt));
+    let open_options = options(OpenVerification::AllSegments);
+    let (disk, _) = small_log(&open_options, 12).await;
+    let middle_segment = segments(&disk)[1].clone();
+    forebay_log::disk::Disk::remove(&disk, &middle_segment).unwrap();
+    let result = open(&disk, open_options).await;
+    assert_eq!(result.err().map(|error| error.code()), Some(ErrorCode::Corrupt));
     let log = open(&disk, options(OpenVerification::ActiveSegments)).await.unwrap();
     assert_eq!(code(read_all(&log, at(0), Offset(0)).await), ErrorCode::Corrupt);
 }
@@ -183,8 +183,8 @@ async fn newer_format_asks_for_an_upgrade() {
         bytes[36..40].copy_from_slice(&checksum.to_le_bytes());
     })
     .unwrap();
-    let opened = open(&disk, options).await;
-    assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::UpgradeNeeded));
+    let result = open(&disk, options).await;
+    assert_eq!(result.err().map(|error| error.code()), Some(ErrorCode::UpgradeNeeded));
 }
 
 /// Writes two groups. The first frame of the second group is lost, as if its sectors were written
@@ -198,8 +198,8 @@ async fn group_torn_in_its_middle_is_cut() {
     log.append(at(0), entry(1)).await.unwrap();
     let path = segments(&disk)[0].clone();
     let durable = disk.bytes(&path).unwrap().len();
-    let both = futures::future::join(log.append(at(0), entry(2)), log.append(at(0), entry(3)));
-    let (first, second) = both.await;
+    let appends = futures::future::join(log.append(at(0), entry(2)), log.append(at(0), entry(3)));
+    let (first, second) = appends.await;
     assert_eq!((first.unwrap().offset, second.unwrap().offset), (Offset(1), Offset(2)));
     log.close().await;
     disk.damage(&path, |bytes| bytes[durable..durable + 20].fill(0)).unwrap();

@@ -68,8 +68,8 @@ async fn full_disk_refuses_a_new_store_and_accepts_it_after_space_returns() {
     let disk = sim_disk(2);
     let log = open(&disk, sim_options()).await.unwrap();
     disk.set_bytes_max(Some(disk.bytes_held() + 3));
-    let refused = log.create(super::STORE, forebay_core::id::PartitionCount(2)).await;
-    assert_eq!(code(refused), ErrorCode::LimitExceeded);
+    let result = log.create(super::STORE, forebay_core::id::PartitionCount(2)).await;
+    assert_eq!(code(result), ErrorCode::LimitExceeded);
     assert_eq!(code(log.bounds(at(0)).await), ErrorCode::NotFound);
     disk.set_bytes_max(None);
     create(&log, 2).await;
@@ -113,9 +113,9 @@ async fn failed_sync_stops_the_log_for_good() {
     assert_eq!(disk.counts().failed_syncs, 1);
     let operations = disk.counts().operations;
     for (at, number) in [(at(0), 6), (at(1), 7), (PartitionRef::CONTROL, 8)] {
-        let refused = log.append(at, entry(number)).await.unwrap_err();
-        assert_eq!(refused.code(), ErrorCode::Unavailable);
-        assert!(refused.message().contains("restart"), "{refused}");
+        let error = log.append(at, entry(number)).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unavailable);
+        assert!(error.message().contains("restart"), "{error}");
     }
     assert_eq!(code(log.delete(super::STORE).await), ErrorCode::Unavailable);
     assert_eq!(disk.counts().operations, operations, "the disk was asked again");
@@ -138,16 +138,16 @@ async fn recovery_syncs_bytes_of_a_failed_sync_before_reads() {
         assert_eq!(code(log.append(at(0), entry(1)).await), ErrorCode::UnknownOutcome);
         log.close().await;
         let log = open(&disk, sim_options()).await.unwrap();
-        let seen = read_all(&log, at(0), Offset(0)).await.unwrap();
-        assert_eq!(seen.len(), 2, "the page cache had the entry");
+        let read_records = read_all(&log, at(0), Offset(0)).await.unwrap();
+        assert_eq!(read_records.len(), 2, "the page cache had the entry");
         for number in 0..appends_after {
             log.append(at(0), entry(2 + number)).await.unwrap();
         }
         disk.power_cut(Loss::Everything);
         let log = open(&disk, sim_options()).await.unwrap();
-        let kept = read_all(&log, at(0), Offset(0)).await.unwrap();
-        assert_eq!(kept[..2], seen, "a record that was read is gone");
-        assert_eq!(kept.len() as u64, 2 + appends_after);
+        let records = read_all(&log, at(0), Offset(0)).await.unwrap();
+        assert_eq!(records[..2], read_records, "a record that was read is gone");
+        assert_eq!(records.len() as u64, 2 + appends_after);
     }
 }
 
@@ -162,8 +162,8 @@ async fn refused_append_does_not_reappear_after_a_power_cut() {
         log.append(at(0), entry(0)).await.unwrap();
         disk.fail_writes(1);
         let group = (1..5).map(|number| log.append(at(0), entry(number)));
-        for refused in futures::future::join_all(group).await {
-            assert_eq!(code(refused), ErrorCode::Unavailable);
+        for result in futures::future::join_all(group).await {
+            assert_eq!(code(result), ErrorCode::Unavailable);
         }
         disk.power_cut(Loss::TornPrefix);
         let log = open(&disk, sim_options()).await.unwrap();
@@ -179,7 +179,7 @@ async fn sync_that_fails_during_segment_creation_stops_the_log() {
         let log = open(&disk, sim_options()).await.unwrap();
         create(&log, 1).await;
         // Each of these appends creates a segment, by several syncs of files and directories.
-        let mut stopped = 0;
+        let mut failures = 0;
         for number in 0..4 {
             if number == skipped {
                 disk.fail_syncs(1);
@@ -188,10 +188,10 @@ async fn sync_that_fails_during_segment_creation_stops_the_log() {
             if let Err(error) = log.append(at(0), large).await {
                 let expected = [ErrorCode::UnknownOutcome, ErrorCode::Unavailable];
                 assert!(expected.contains(&error.code()), "{error}");
-                stopped += 1;
+                failures += 1;
             }
         }
-        assert_eq!(stopped, 4 - skipped);
+        assert_eq!(failures, 4 - skipped);
         disk.power_cut(Loss::RandomSectors);
         let log = open(&disk, sim_options()).await.unwrap();
         let records = read_all(&log, at(0), Offset(0)).await.unwrap();

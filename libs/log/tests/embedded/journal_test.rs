@@ -106,23 +106,26 @@ async fn journal_halves_are_freed_as_fast_as_they_fill() {
     options.segment_bytes = 1 << 20;
     options.journal_bytes = 2 * (4_096 + 16_000);
     let log = log_of(&disk, options.clone(), 2).await;
-    let (mut most, first) = (0, disk.counts().file_syncs);
+    let (mut syncs_max, first) = (0, disk.counts().file_syncs);
     for round in 2..100 {
         let before = disk.counts().file_syncs;
         append_groups(&log, round..round + 1).await;
-        most = most.max(disk.counts().file_syncs - before);
+        syncs_max = syncs_max.max(disk.counts().file_syncs - before);
     }
     // A group syncs its record and one or two segments; at the start of a half also the header.
     let all = disk.counts().file_syncs - first;
-    assert!(most <= 4, "{most} syncs in one group");
+    assert!(syncs_max <= 4, "{syncs_max} syncs in one group");
     assert!((98..98 * 3).contains(&all), "{all} syncs");
     let says =
         segments(&disk).iter().map(|path| last_synced_bytes(&disk.bytes(path).unwrap())).min();
     let largest = segments(&disk).iter().map(|path| disk.bytes(path).unwrap().len()).max();
     disk.power_cut(Loss::Everything);
-    let synced = segments(&disk).iter().map(|path| disk.bytes(path).unwrap().len()).min();
-    assert!(largest > synced && synced.unwrap() > 5_000, "{synced:?} bytes synced of {largest:?}");
-    assert!(says > Some(5_000) && says <= synced, "{says:?} said of {synced:?}");
+    let synced_bytes = segments(&disk).iter().map(|path| disk.bytes(path).unwrap().len()).min();
+    assert!(
+        largest > synced_bytes && synced_bytes.unwrap() > 5_000,
+        "{synced_bytes:?} bytes synced of {largest:?}"
+    );
+    assert!(says > Some(5_000) && says <= synced_bytes, "{says:?} said of {synced_bytes:?}");
     assert_rounds(&disk, options, 100, "after a power cut").await;
 }
 
@@ -164,21 +167,21 @@ async fn torn_record_ends_the_journal() {
     let _log = log_of(&disk, sim_options(), 4).await;
     disk.power_cut(Loss::Everything);
     let journal = journals(&disk).pop().unwrap();
-    let whole = disk.bytes(&journal).unwrap();
+    let original_bytes = disk.bytes(&journal).unwrap();
     let record_bytes = 16 + PARTITIONS as usize * (32 + 32 + 100);
     let last = 4_096 + 2 * record_bytes;
-    assert!(whole[last..last + 4] == ((record_bytes - 16) as u32).to_le_bytes());
-    assert!(whole[last + record_bytes..8_192].iter().all(|byte| *byte == 0));
+    assert!(original_bytes[last..last + 4] == ((record_bytes - 16) as u32).to_le_bytes());
+    assert!(original_bytes[last + record_bytes..8_192].iter().all(|byte| *byte == 0));
     let before: Vec<_> =
         segments(&disk).into_iter().map(|path| (disk.bytes(&path).unwrap(), path)).collect();
-    for kept in (0..record_bytes).step_by(7) {
-        let torn = last + kept..last + record_bytes;
-        disk.damage(&journal, |bytes| bytes[torn].fill(0)).unwrap();
-        assert_rounds(&disk, sim_options(), 3, &format!("{kept} bytes kept")).await;
+    for kept_bytes in (0..record_bytes).step_by(7) {
+        let torn_range = last + kept_bytes..last + record_bytes;
+        disk.damage(&journal, |bytes| bytes[torn_range].fill(0)).unwrap();
+        assert_rounds(&disk, sim_options(), 3, &format!("{kept_bytes} bytes kept")).await;
         disk.power_cut(Loss::Everything);
         drop(disk.create(&journal).unwrap());
         disk.sync_dir("/data/logs".as_ref()).unwrap();
-        disk.damage(&journal, |bytes| bytes.clone_from(&whole)).unwrap();
+        disk.damage(&journal, |bytes| bytes.clone_from(&original_bytes)).unwrap();
         for (bytes, path) in &before {
             disk.damage(path, |segment| segment.clone_from(bytes)).unwrap();
         }
@@ -188,7 +191,7 @@ async fn torn_record_ends_the_journal() {
 
 /// Returns a disk whose journal uses both halves, after a power cut that lost every segment's
 /// unsynced bytes, and the number of rounds.
-async fn crashed() -> (SimDisk, u64) {
+async fn crash_before_write_back() -> (SimDisk, u64) {
     let disk = sim_disk(4);
     let _log = log_of(&disk, small_options(), 4).await;
     disk.power_cut(Loss::Everything);
@@ -197,12 +200,12 @@ async fn crashed() -> (SimDisk, u64) {
 
 #[tokio::test]
 async fn flipped_journal_bit_is_detected_or_costs_only_the_last_group() {
-    let (sound, rounds) = crashed().await;
+    let (sound, rounds) = crash_before_write_back().await;
     let journal = journals(&sound).pop().unwrap();
     let journal_bytes = sound.bytes(&journal).unwrap().len();
-    let (mut found, mut cut) = (0, 0);
+    let (mut found, mut cuts) = (0, 0);
     for place in (0..journal_bytes).filter(|place| place % 6_896 < 40 || place % 3 == 0) {
-        let (disk, _) = crashed().await;
+        let (disk, _) = crash_before_write_back().await;
         disk.damage(&journal, |bytes| bytes[place] ^= 1 << (place % 8)).unwrap();
         let context = format!("byte {place}");
         match open(&disk, small_options()).await {
@@ -211,7 +214,7 @@ async fn flipped_journal_bit_is_detected_or_costs_only_the_last_group() {
                 // If a segment was synced after the record, the group is complete in that segment.
                 let is_kept = |read: &u64| (rounds - 1..=rounds).contains(read);
                 assert!(read.iter().all(is_kept), "{context}: {read:?}");
-                cut += u64::from(read.iter().any(|read| *read < rounds));
+                cuts += u64::from(read.iter().any(|read| *read < rounds));
             }
             Err(error) => {
                 assert_eq!(error.code(), ErrorCode::Corrupt, "{context}: {error}");
@@ -223,7 +226,7 @@ async fn flipped_journal_bit_is_detected_or_costs_only_the_last_group() {
             }
         }
     }
-    assert!(found > 500 && cut > 200, "{found} found, {cut} cut");
+    assert!(found > 500 && cuts > 200, "{found} found, {cuts} cut");
 }
 
 /// Proves that bytes that a journal says were acknowledged are not truncated as a torn tail, at the
@@ -254,7 +257,7 @@ async fn damage_before_journaled_bytes_is_no_torn_tail() {
 
 #[tokio::test]
 async fn newer_journal_asks_for_an_upgrade() {
-    let (disk, _) = crashed().await;
+    let (disk, _) = crash_before_write_back().await;
     disk.damage(&journals(&disk)[0], |bytes| {
         bytes[4] = 2;
         let checksum = crc32c::crc32c(&bytes[..24]);
@@ -269,7 +272,7 @@ async fn newer_journal_asks_for_an_upgrade() {
 /// remove it.
 #[tokio::test]
 async fn journal_is_removed_at_close_and_otherwise_stops_older_builds() {
-    let (disk, rounds) = crashed().await;
+    let (disk, rounds) = crash_before_write_back().await;
     let journal = journals(&disk).pop().unwrap();
     assert!(disk.remove_dir(&journal).is_err());
     let real = tempfile::tempdir().unwrap();
@@ -337,8 +340,8 @@ async fn failed_journal_sync_stops_the_log_for_good() {
     let log = log_of(&disk, sim_options(), 3).await;
     disk.fail_syncs(1);
     let appends = (0..PARTITIONS).map(|part| log.append(at(part), sent(3, part)));
-    for unknown in futures::future::join_all(appends).await {
-        assert_eq!(code(unknown), ErrorCode::UnknownOutcome);
+    for result in futures::future::join_all(appends).await {
+        assert_eq!(code(result), ErrorCode::UnknownOutcome);
     }
     assert!(log.failed().await.message().contains("0000.journal.new"));
     let operations = disk.counts().operations;
@@ -363,8 +366,8 @@ async fn failed_journal_write_stops_the_log_and_preserves_acknowledged_entries()
             futures::future::join_all(appends).await
         };
         disk.fail_write_after(u64::from(PARTITIONS));
-        for unknown in group.await {
-            assert_eq!(code(unknown), ErrorCode::UnknownOutcome);
+        for result in group.await {
+            assert_eq!(code(result), ErrorCode::UnknownOutcome);
         }
         disk.power_cut(Loss::RandomSectors);
         let log = open(&disk, sim_options()).await.unwrap();
@@ -425,12 +428,12 @@ async fn disk_without_room_for_a_journal_accepts_entries() {
 
 #[tokio::test]
 async fn log_works_without_a_journal_that_cannot_be_written() {
-    for spared in [0, 1] {
-        let disk = sim_disk(spared);
+    for successes in [0, 1] {
+        let disk = sim_disk(successes);
         let log = open(&disk, sim_options()).await.unwrap();
         create(&log, PARTITIONS).await;
         // The group creates and writes each segment before it needs a journal.
-        disk.fail_write_after(2 * u64::from(PARTITIONS) + spared);
+        disk.fail_write_after(2 * u64::from(PARTITIONS) + successes);
         append_groups(&log, 0..3).await;
         assert_eq!(disk.counts().failed_writes, 1);
         assert_eq!(files(&disk, ".making"), [] as [std::path::PathBuf; 0]);

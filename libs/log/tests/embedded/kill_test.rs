@@ -82,15 +82,15 @@ fn kill_after(dir: &Path, acknowledged: u64) -> Vec<(u64, u64, u64)> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = Vec::new();
+    let mut acknowledgements = Vec::new();
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         let Some(numbers) = line.strip_prefix("ack ") else { continue };
         let numbers: Vec<u64> = numbers.split(' ').filter_map(|text| text.parse().ok()).collect();
         // A pipe takes a write this short whole or not at all, so the kill cuts no line.
         let [lane, number, offset] = numbers[..] else { panic!("no acknowledgement: {line}") };
-        told.push((lane, number, offset));
-        if told.len() as u64 == acknowledged {
+        acknowledgements.push((lane, number, offset));
+        if acknowledgements.len() as u64 == acknowledged {
             let lock = RealDisk.lock(&dir.join("lock")).map_err(|error| error.kind());
             assert_eq!(
                 lock.err(),
@@ -101,8 +101,11 @@ fn kill_after(dir: &Path, acknowledged: u64) -> Vec<(u64, u64, u64)> {
         }
     }
     let status = child.wait().unwrap();
-    assert!(!status.success() && told.len() as u64 >= acknowledged, "the child ended by itself");
-    told
+    assert!(
+        !status.success() && acknowledgements.len() as u64 >= acknowledged,
+        "the child ended by itself"
+    );
+    acknowledgements
 }
 
 #[test]
@@ -112,11 +115,11 @@ fn acknowledged_entries_survive_kill_9() {
     }
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut told = BTreeMap::new();
+    let mut acknowledgements = BTreeMap::new();
     for round in 0..ROUNDS {
         let acknowledged = 1 + SystemEntropy.next_u64().unwrap() % 400;
         for (lane, number, offset) in kill_after(dir.path(), acknowledged) {
-            told.insert((place(lane), offset), (lane, number));
+            acknowledgements.insert((place(lane), offset), (lane, number));
         }
         runtime.block_on(async {
             let context = format!("round {round}, killed after {acknowledged}");
@@ -124,7 +127,7 @@ fn acknowledged_entries_survive_kill_9() {
             let mut next: BTreeMap<u64, u64> = BTreeMap::new();
             for partition in 0..3 {
                 let records = read_all(&log, at(partition), Offset(0)).await.unwrap();
-                for ((place, offset), sent) in &told {
+                for ((place, offset), sent) in &acknowledgements {
                     if *place == at(partition) {
                         let found = records.get(*offset as usize).map(|record| &record.entry[..]);
                         let sent = entry(sent.0, sent.1);

@@ -42,8 +42,8 @@ fn lock_file_is_locked_until_its_lock_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
     let lock = RealDisk.lock(&path).unwrap();
-    let refused = RealDisk.lock(&path).unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
+    let error = RealDisk.lock(&path).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     drop(lock);
     RealDisk.lock(&path).unwrap();
 }

@@ -103,7 +103,7 @@ async fn wrongly_recreated_topic_is_refused_when_the_log_reopens() {
     let admin = Admin::new();
     admin.remove(&topic).await;
     admin.make(&topic, &[("message.timestamp.type", "CreateTime")]).await;
-    let again = KafkaLog::open(fixture.options.clone()).await.unwrap();
-    let error = again.append(AT, entry(2)).await.unwrap_err();
+    let reopened = KafkaLog::open(fixture.options.clone()).await.unwrap();
+    let error = reopened.append(AT, entry(2)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
 }

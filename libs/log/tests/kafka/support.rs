@@ -91,14 +91,14 @@ impl Admin {
 
     /// Creates a topic with the settings that the log requires, except for `otherwise`.
     pub async fn make(&self, topic: &str, otherwise: &[(&str, &str)]) {
-        let mut wanted = NewTopic::new(topic, 1, TopicReplication::Fixed(1));
+        let mut new_topic = NewTopic::new(topic, 1, TopicReplication::Fixed(1));
         for (name, value) in TOPIC_SETTINGS {
             let other = otherwise.iter().find(|other| other.0 == name);
-            wanted = wanted.set(name, other.map_or(value, |other| other.1));
+            new_topic = new_topic.set(name, other.map_or(value, |other| other.1));
         }
         let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(10)));
-        let made = self.0.create_topics([&wanted], &options).await.unwrap();
-        made.into_iter().next().unwrap().unwrap();
+        let results = self.0.create_topics([&new_topic], &options).await.unwrap();
+        results.into_iter().next().unwrap().unwrap();
         // The controller has created the topic; the broker learns of it a moment later.
         let is_known = || {
             let metadata = self.0.inner().fetch_metadata(Some(topic), HANG_GUARD).unwrap();
@@ -111,8 +111,8 @@ impl Admin {
 
     pub async fn remove(&self, topic: &str) {
         let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(10)));
-        let removed = self.0.delete_topics(&[topic], &options).await.unwrap();
-        removed.into_iter().next().unwrap().unwrap();
+        let results = self.0.delete_topics(&[topic], &options).await.unwrap();
+        results.into_iter().next().unwrap().unwrap();
     }
 }
 
@@ -140,7 +140,7 @@ pub fn at_once() -> ReadLimit {
 }
 
 /// Returns a limit that waits long enough for anything.
-pub fn patient() -> ReadLimit {
+pub fn patient_limit() -> ReadLimit {
     ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_secs(100_000) }
 }
 

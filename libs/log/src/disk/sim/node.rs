@@ -53,8 +53,8 @@ impl Dir {
     pub(super) fn power_cut(&mut self, loss: Loss, draw: impl FnOnce() -> u64) {
         let unsynced = std::mem::take(&mut self.unsynced);
         if loss != Loss::Everything {
-            let kept = (draw() % (unsynced.len() as u64 + 1)) as usize;
-            for (name, node) in unsynced.into_iter().take(kept) {
+            let count = (draw() % (unsynced.len() as u64 + 1)) as usize;
+            for (name, node) in unsynced.into_iter().take(count) {
                 set(&mut self.durable, name, node);
             }
         }
@@ -165,11 +165,11 @@ impl FileNode {
         match loss {
             Loss::Everything => {}
             Loss::TornPrefix => {
-                let whole = (draw() % (unsynced.len() as u64 + 1)) as usize;
-                for operation in &unsynced[..whole] {
+                let count = (draw() % (unsynced.len() as u64 + 1)) as usize;
+                for operation in &unsynced[..count] {
                     operation.apply(&mut self.durable);
                 }
-                if let Some(torn) = unsynced.get(whole) {
+                if let Some(torn) = unsynced.get(count) {
                     torn.apply_prefix(&mut self.durable, draw());
                 }
             }

@@ -164,8 +164,8 @@ mod tests {
         let header = HalfHeader { half_bytes: 9, first: u64::MAX };
         assert_eq!(HalfHeader::decode(&header.encode()), Ok(header));
         let bytes = encode_record(4, &pieces());
-        let behind = [&bytes[..], &[1; 9]].concat();
-        let record = Record::decode(&behind, |sequence| sequence == 4).unwrap();
+        let longer_bytes = [&bytes[..], &[1; 9]].concat();
+        let record = Record::decode(&longer_bytes, |sequence| sequence == 4).unwrap();
         assert_eq!((record.sequence, record.bytes()), (4, record_bytes(&pieces())));
         assert_eq!(record.pieces().unwrap(), pieces());
         assert_eq!(Record::decode(&bytes, |sequence| sequence == 5), None);
@@ -182,14 +182,14 @@ mod tests {
             assert!(HalfHeader::decode(&header[..length]).is_err(), "{length} bytes");
         }
         for place in 0..record.len() {
-            let mut changed = record.clone();
-            changed[place] ^= 1;
-            assert_eq!(Record::decode(&changed, |_| true), None, "byte {place}");
+            let mut changed_record = record.clone();
+            changed_record[place] ^= 1;
+            assert_eq!(Record::decode(&changed_record, |_| true), None, "byte {place}");
         }
         for place in 0..header.len() {
-            let mut changed = header.clone();
-            changed[place] ^= 1;
-            assert!(HalfHeader::decode(&changed).is_err(), "byte {place}");
+            let mut changed_header = header.clone();
+            changed_header[place] ^= 1;
+            assert!(HalfHeader::decode(&changed_header).is_err(), "byte {place}");
         }
     }
 

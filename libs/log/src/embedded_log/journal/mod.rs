@@ -115,25 +115,29 @@ impl Journal {
     /// # Errors
     /// The error that stopped the log; the outcome of the writes is unknown.
     pub(super) fn append(&mut self, writes: &[SegmentWrite]) -> Result<bool> {
-        let waiting: Vec<&SegmentWrite> = writes.iter().filter(|write| !write.is_synced).collect();
-        let pieces: Option<Vec<Piece<'_>>> = waiting.iter().map(|write| write.piece()).collect();
+        let unsynced_writes: Vec<&SegmentWrite> =
+            writes.iter().filter(|write| !write.is_synced).collect();
+        let pieces: Option<Vec<Piece<'_>>> =
+            unsynced_writes.iter().map(|write| write.piece()).collect();
         let Some(pieces) = pieces.filter(|pieces| pieces.len() >= 2) else { return Ok(false) };
         let bytes = record_bytes(&pieces);
-        if bytes > RECORD_BYTES_MAX || !Half::new(0).has_room(self.half_bytes, bytes, &waiting) {
+        if bytes > RECORD_BYTES_MAX
+            || !Half::new(0).has_room(self.half_bytes, bytes, &unsynced_writes)
+        {
             return Ok(false);
         }
         self.shared.poison.check()?;
         let Some(file) = self.make()? else { return Ok(false) };
-        if !self.current.has_room(self.half_bytes, bytes, &waiting) {
+        if !self.current.has_room(self.half_bytes, bytes, &unsynced_writes) {
             self.switch(&*file)?;
         }
         let at = self.current.start + self.current.end;
-        let written = file.write_at(&encode_record(self.sequence, &pieces), at);
-        written.map_err(|error| self.shared.stop("write", &self.path, &error))?;
+        let result = file.write_at(&encode_record(self.sequence, &pieces), at);
+        result.map_err(|error| self.shared.stop("write", &self.path, &error))?;
         self.shared.sync_file(&self.path, &*file)?;
         self.sequence += 1;
         self.current.end += bytes as u64;
-        for write in waiting {
+        for write in unsynced_writes {
             let (partition, file) = (write.partition.clone(), write.file.clone());
             self.current.segment_names.insert(write.segment());
             self.current.dirty.insert(write.segment(), Dirty { partition, file });
@@ -160,8 +164,9 @@ impl Journal {
         let bytes_free = self.half_bytes.saturating_sub(self.current.end) as usize;
         let dirty_free = DIRTY_MAX - self.current.dirty.len();
         loop {
-            let (remaining, all) = (self.other.dirty.len(), self.other.dirty_at_switch);
-            if remaining * capacity <= all * bytes_free && remaining * DIRTY_MAX <= all * dirty_free
+            let (remaining_dirty, all) = (self.other.dirty.len(), self.other.dirty_at_switch);
+            if remaining_dirty * capacity <= all * bytes_free
+                && remaining_dirty * DIRTY_MAX <= all * dirty_free
             {
                 return Ok(());
             }
@@ -180,8 +185,8 @@ impl Journal {
         // The sync detects a lost disk: a process that has lost the disk must not remove, by name,
         // the journal of the process that succeeded it.
         self.shared.sync_file(&self.path, &*file)?;
-        let removed = self.shared.disk.remove(&self.path);
-        removed.map_err(|error| self.shared.stop("remove", &self.path, &error))?;
+        let result = self.shared.disk.remove(&self.path);
+        result.map_err(|error| self.shared.stop("remove", &self.path, &error))?;
         self.shared.sync_dir(&self.shared.paths.logs)?;
         (self.file, self.sequence) = (None, 1);
         (self.current, self.other) = (Half::new(0), Half::new(self.half_bytes));
@@ -239,8 +244,8 @@ impl Journal {
         std::mem::swap(&mut self.current, &mut self.other);
         self.other.dirty_at_switch = self.other.dirty.len();
         let header = HalfHeader { half_bytes: self.half_bytes, first: self.sequence };
-        let written = file.write_at(&header.encode(), self.current.start);
-        written.map_err(|error| self.shared.stop("write", &self.path, &error))?;
+        let result = file.write_at(&header.encode(), self.current.start);
+        result.map_err(|error| self.shared.stop("write", &self.path, &error))?;
         self.shared.sync_file(&self.path, file)?;
         self.current = Half::new(self.current.start);
         Ok(())

@@ -17,7 +17,7 @@ use super::format::{
     HEADER_BLOCK_BYTES, HEADER_BYTES, HalfHeader, Piece, RECORD_HEADER_BYTES, Record, SegmentName,
 };
 use crate::disk::{Disk, DiskFile};
-use crate::embedded_log::errors::{damaged, io_error, too_new};
+use crate::embedded_log::errors::{damage_error, io_error, too_new};
 use crate::embedded_log::format::{FormatError, HEADER_BYTES as SEGMENT_HEADER_BYTES};
 use crate::embedded_log::paths::{self, Paths};
 
@@ -51,7 +51,7 @@ pub(in crate::embedded_log) fn replay(
             disk.remove(&path).map_err(|error| io_error("remove", &path, &error))?;
         } else if paths::is_journal(&name) {
             let halves = read_halves(disk, &path)?;
-            let pieces = pieces(&halves).map_err(|(at, damage)| damaged(&path, at, damage))?;
+            let pieces = pieces(&halves).map_err(|(at, damage)| damage_error(&path, at, damage))?;
             rewrite(disk, paths, &path, pieces, &mut replayed.journaled)?;
             replayed.journals.push(path);
         }
@@ -73,8 +73,8 @@ impl ReplayedJournals {
         for path in &self.journals {
             disk.remove(path).map_err(|error| io_error("remove", path, &error))?;
         }
-        let synced = disk.sync_dir(&paths.logs);
-        synced.map_err(|error| io_error("make durable", &paths.logs, &error))
+        let result = disk.sync_dir(&paths.logs);
+        result.map_err(|error| io_error("make durable", &paths.logs, &error))
     }
 }
 
@@ -94,7 +94,7 @@ fn read_halves(disk: &Arc<dyn Disk>, path: &Path) -> Result<[ReplayHalf; 2]> {
     let header = |start| read_header(&*file, path, start, half_bytes);
     let headers = [(header(0)?, 0), (header(half_bytes)?, half_bytes)];
     if headers.iter().all(|(header, _)| header.is_none()) {
-        return Err(damaged(path, 0, "both headers are damaged"));
+        return Err(damage_error(path, 0, "both headers are damaged"));
     }
     let half = |(header, start)| -> Result<ReplayHalf> {
         let mut bytes = vec![0; half_bytes as usize];
@@ -117,7 +117,7 @@ fn read_header(
     let read = file.read_at(&mut bytes, start).map_err(|error| io_error("read", path, &error))?;
     match HalfHeader::decode(bytes.get(..read).unwrap_or_default()) {
         Ok(header) if header.half_bytes == half_bytes => Ok(Some(header)),
-        Ok(_) => Err(damaged(path, start, "the record's length is not the stated one")),
+        Ok(_) => Err(damage_error(path, start, "the record's length is not the stated one")),
         Err(FormatError::Version(version)) => Err(too_new(path, version)),
         Err(FormatError::Damaged(_)) => Ok(None),
     }
@@ -126,8 +126,8 @@ fn read_header(
 /// Returns the pieces of a journal in write order.
 fn pieces([first, second]: &[ReplayHalf; 2]) -> Result<Vec<Piece<'_>>, Damage> {
     let (older, newer) = match (first.header, second.header) {
-        (Some(one), Some(other)) if one.first < other.first => (first, second),
-        (Some(one), Some(other)) if one.first > other.first => (second, first),
+        (Some(header), Some(other)) if header.first < other.first => (first, second),
+        (Some(header), Some(other)) if header.first > other.first => (second, first),
         (Some(_), None) => (second, first),
         (None, Some(_)) => (first, second),
         _ => return Err((second.start, "the header is that of the other half")),
@@ -201,10 +201,10 @@ impl ReplayHalf {
 
     /// Returns whether a later record follows anywhere after an offset; if so, the missing record
     /// was durable. Remains of an earlier use of the half have lower numbers.
-    fn has_record_after(&self, missing: u64, at: usize) -> bool {
+    fn has_record_after(&self, missing_sequence: u64, at: usize) -> bool {
         let bytes = self.rest_from(at);
-        let max = missing.saturating_add((bytes.len() / RECORD_HEADER_BYTES) as u64);
-        let is_later = |sequence| missing < sequence && sequence <= max;
+        let max = missing_sequence.saturating_add((bytes.len() / RECORD_HEADER_BYTES) as u64);
+        let is_later = |sequence| missing_sequence < sequence && sequence <= max;
         (1..bytes.len()).any(|skipped| {
             Record::decode(bytes.get(skipped..).unwrap_or_default(), is_later).is_some()
         })
@@ -250,10 +250,14 @@ fn rewrite_segment(file: &dyn DiskFile, path: &Path, pieces: &[Piece<'_>]) -> Re
     let mut end_max = 0;
     for piece in pieces {
         if !(SEGMENT_HEADER_BYTES..=size).contains(&piece.place) {
-            return Err(damaged(path, size, "the segment is shorter than the journal expects"));
+            return Err(damage_error(
+                path,
+                size,
+                "the segment is shorter than the journal expects",
+            ));
         }
-        let written = file.write_at(piece.bytes, piece.place);
-        written.map_err(|error| io_error("write", path, &error))?;
+        let result = file.write_at(piece.bytes, piece.place);
+        result.map_err(|error| io_error("write", path, &error))?;
         let end = piece.place + piece.bytes.len() as u64;
         (size, end_max) = (size.max(end), end_max.max(end));
     }
@@ -297,9 +301,9 @@ mod tests {
     fn journal(last: u64) -> [ReplayHalf; 2] {
         let mut halves = [half(0, 1, 0, None), half(6_000, 0, 0, None)];
         for first in (1..=last).step_by(3) {
-            let which = usize::from(first / 3 % 2 == 1);
+            let place = usize::from(first / 3 % 2 == 1);
             let count = 3.min(last - first + 1);
-            halves[which] = half(halves[which].start, first, count, Some(&halves[which]));
+            halves[place] = half(halves[place].start, first, count, Some(&halves[place]));
         }
         halves
     }
@@ -320,8 +324,8 @@ mod tests {
         for last in [3, 6, 9, 12] {
             let mut halves = journal(last);
             let next = usize::from(last / 3 % 2 == 1);
-            let begun = half(halves[next].start, last + 1, 0, Some(&halves[next]));
-            halves[next] = begun;
+            let next_half = half(halves[next].start, last + 1, 0, Some(&halves[next]));
+            halves[next] = next_half;
             assert_eq!(numbers(&halves), Ok((last - 2..=last).collect()), "after {last}");
             halves[next].header = None;
             // The old records of the half are still whole, and are read once more.
@@ -335,21 +339,21 @@ mod tests {
         for last in 2..12_u64 {
             let sound = journal(last);
             let newer = usize::from((last - 1) / 3 % 2 == 1);
-            for which in [0, 1] {
-                let first = sound[which].header.map_or(0, |header| header.first);
+            for number in [0, 1] {
+                let first = sound[number].header.map_or(0, |header| header.first);
                 let in_use = (first..=last.min(first + 2)).filter(|_| first > 0);
                 let mut at = HEADER_BLOCK_BYTES;
                 for sequence in in_use {
                     let mut halves = journal(last);
-                    halves[which].bytes[at + 20] ^= 1;
+                    halves[number].bytes[at + 20] ^= 1;
                     let context = format!("record {sequence} of {last}");
                     match numbers(&halves) {
                         Ok(read) => {
-                            assert!(which == newer && sequence == last, "{context}: {read:?}");
+                            assert!(number == newer && sequence == last, "{context}: {read:?}");
                             assert_eq!(read.last().copied().unwrap_or_default(), last - 1);
                         }
                         Err((place, _)) => {
-                            assert_eq!(place, sound[which].start + at as u64, "{context}");
+                            assert_eq!(place, sound[number].start + at as u64, "{context}");
                             assert!(sequence < last, "{context}");
                         }
                     }
