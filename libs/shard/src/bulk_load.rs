@@ -60,17 +60,17 @@ impl BulkLoad {
     pub fn end(self) -> Result<ShardWriter> {
         let Self { shard, resources } = self;
         let (at, order, path) = (shard.partition(), shard.order(), shard.path().to_owned());
-        let flushed = shard.flush();
-        if flushed.is_ok() {
+        let flush_result = shard.flush();
+        if flush_result.is_ok() {
             shard.compact();
         }
         drop(shard);
-        let opened = flushed.and_then(|()| Shard::open(&path, at, order, &resources));
-        if opened.is_err() {
+        let result = flush_result.and_then(|()| Shard::open(&path, at, order, &resources));
+        if result.is_err() {
             // The load does not count, and the disk may be full.
             drop(destroy(&path));
         }
-        opened.map(ShardWriter::new)
+        result.map(ShardWriter::new)
     }
 
     /// Abandons and removes the load.

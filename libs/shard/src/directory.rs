@@ -79,18 +79,18 @@ impl ShardDirectory {
                 destroy(&path)?;
                 continue;
             }
-            let opened = self.open(&path, at, order).and_then(|shard| {
+            let result = self.open(&path, at, order).and_then(|shard| {
                 let mut writer = ShardWriter::new(shard);
                 let restored = writer.resume()?;
                 Ok((writer, restored))
             });
-            let (writer, restored) = match opened {
+            let (writer, restored) = match result {
                 Err(error) if error.code() == ErrorCode::Corrupt => {
                     tracing::warn!(%at, %error, "damaged shard removed");
                     destroy(&path)?;
                     continue;
                 }
-                opened => opened?,
+                result => result?,
             };
             match restored.filter(|restored| restored.state.partitions == partitions) {
                 Some(restored) if found.is_none() || restored.follow_state.is_served => {
@@ -116,11 +116,11 @@ impl ShardDirectory {
         if !path.exists() {
             return;
         }
-        let passed = Import::resume(&path).and_then(|import| match import {
+        let result = Import::resume(&path).and_then(|import| match import {
             Some(import) if import.is_passed_by(&restored.state) => import.remove().map(|()| true),
             _ => Ok(false),
         });
-        match passed {
+        match result {
             Ok(true) => tracing::info!(%at, "abandoned copy removed"),
             Ok(false) => {}
             // Another process may be copying, and no caller waits for it here.
@@ -146,7 +146,7 @@ impl ShardDirectory {
 
     /// Returns the path of the next shard of a partition.
     fn next_path(&self, at: PartitionRef) -> Result<PathBuf> {
-        std::fs::create_dir_all(&self.dir).map_err(|error| self.refused(&error))?;
+        std::fs::create_dir_all(&self.dir).map_err(|error| self.folder_error(&error))?;
         let number = self.copies(at)?.last().map_or(1, |last| last + 1);
         Ok(self.path(at, number))
     }
@@ -236,7 +236,7 @@ impl ShardDirectory {
     fn copies(&self, at: PartitionRef) -> Result<Vec<u32>> {
         let names = self.names()?.into_iter();
         let mut copies: Vec<_> =
-            names.filter(|(of, _)| *of == at).map(|(_, number)| number).collect();
+            names.filter(|(partition, _)| *partition == at).map(|(_, number)| number).collect();
         copies.sort_unstable();
         Ok(copies)
     }
@@ -248,11 +248,11 @@ impl ShardDirectory {
     fn file_names(&self) -> Result<Vec<String>> {
         let entries = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(|error| self.refused(&error))?,
+            entries => entries.map_err(|error| self.folder_error(&error))?,
         };
         let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|error| self.refused(&error))?;
+            let entry = entry.map_err(|error| self.folder_error(&error))?;
             names.extend(entry.file_name().into_string());
         }
         Ok(names)
@@ -276,7 +276,7 @@ impl ShardDirectory {
         self.dir.join(format!("{IMPORT}{:016x}-{:04}", at.store.0, at.partition.0))
     }
 
-    fn refused(&self, error: &std::io::Error) -> Error {
+    fn folder_error(&self, error: &std::io::Error) -> Error {
         let dir = self.dir.display();
         Error::unavailable(format!(
             "the shards' folder {dir} cannot be used: {error}; look at the folder and its disk"

@@ -26,25 +26,26 @@ const LOG_FOLDER: &str = "FOREBAY_ROCKSDB_LOG_DIR";
 /// `Unsupported` for another version, `Internal` if the library does not tell its version.
 pub(crate) fn check_version() -> Result<()> {
     static LOADED: OnceLock<Result<String>> = OnceLock::new();
-    let loaded = LOADED.get_or_init(loaded_version).clone()?;
-    accept(&loaded)
+    let version = LOADED.get_or_init(loaded_version).clone()?;
+    accept(&version)
 }
 
-fn accept(loaded: &str) -> Result<()> {
-    if loaded == ROCKSDB_VERSION {
+fn accept(version: &str) -> Result<()> {
+    if version == ROCKSDB_VERSION {
         return Ok(());
     }
     Err(Error::unsupported(format!(
-        "the loaded RocksDB is {loaded}, but this program needs {ROCKSDB_VERSION}; run make setup, \
-         or look at LD_LIBRARY_PATH"
+        "the loaded RocksDB is {version}, but this program needs {ROCKSDB_VERSION}; run make \
+         setup, or look at LD_LIBRARY_PATH"
     )))
 }
 
 /// Asks the library for its version: its C interface has no call for it, its log names it.
 fn loaded_version() -> Result<String> {
-    let failed = |error: rocksdb::Error| from_rocksdb(&error, "asking RocksDB for its version");
-    let logged = Arc::new(Mutex::new(None));
-    let found = Arc::clone(&logged);
+    let version_error =
+        |error: rocksdb::Error| from_rocksdb(&error, "asking RocksDB for its version");
+    let logged_version = Arc::new(Mutex::new(None));
+    let found = Arc::clone(&logged_version);
     let logger = InfoLogger::new_callback_logger(LogLevel::Header, move |_, line| {
         if let Some((_, version)) = line.split_once(VERSION_WORDS) {
             *found.lock() = Some(version.trim().to_owned());
@@ -52,10 +53,10 @@ fn loaded_version() -> Result<String> {
     });
     let mut options = Options::default();
     options.create_if_missing(true);
-    options.set_env(&Env::mem_env().map_err(failed)?);
+    options.set_env(&Env::mem_env().map_err(version_error)?);
     options.set_info_logger(logger);
-    drop(DB::open(&options, "/forebay-version").map_err(failed)?);
-    let version = logged.lock().take();
+    drop(DB::open(&options, "/forebay-version").map_err(version_error)?);
+    let version = logged_version.lock().take();
     version
         .ok_or_else(|| Error::internal("RocksDB does not report its version; report this as a bug"))
 }

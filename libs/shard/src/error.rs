@@ -8,23 +8,23 @@ use rocksdb::ErrorKind;
 /// Converts a failure of the engine while it was `doing` something.
 pub(crate) fn from_rocksdb(error: &rocksdb::Error, doing: &str) -> Error {
     let text = error.as_ref();
-    let told = |advice: &str| format!("{doing}: {text}; {advice}");
+    let message = |advice: &str| format!("{doing}: {text}; {advice}");
     match error.kind() {
         ErrorKind::Corruption => {
-            Error::corrupt(told("look at the disk, and rebuild the shard from its log"))
+            Error::corrupt(message("look at the disk, and rebuild the shard from its log"))
         }
         // The engine's lock file, which prevents a second open, even in this process.
         ErrorKind::IOError if text.contains("/LOCK:") => {
-            Error::unavailable(told("the shard is open already; close it there"))
+            Error::unavailable(message("the shard is open already; close it there"))
         }
-        ErrorKind::IOError if text.contains("Too many open files") => Error::unavailable(told(
+        ErrorKind::IOError if text.contains("Too many open files") => Error::unavailable(message(
             "too many files are open; raise the limit of the process: ulimit -n",
         )),
-        ErrorKind::IOError => Error::unavailable(told("look at the disk and its free space")),
+        ErrorKind::IOError => Error::unavailable(message("look at the disk and its free space")),
         ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::TimedOut => {
-            Error::unavailable(told("try again"))
+            Error::unavailable(message("try again"))
         }
-        _ => Error::internal(told("report this with the service's log")),
+        _ => Error::internal(message("report this with the service's log")),
     }
 }
 

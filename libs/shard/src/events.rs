@@ -23,23 +23,23 @@ impl Shard {
     ///
     /// # Errors
     /// `Unavailable` if the disk refuses; `Internal` for a shard of documents.
-    pub fn drop_events(&self, below: Offset) -> Result<()> {
+    pub fn drop_events(&self, end: Offset) -> Result<()> {
         let events = self.events()?;
-        if below <= self.events_from() {
+        if end <= self.events_from() {
             return Ok(());
         }
         // The floor rises before the events go, so that a reader that misses an event knows the
         // reason, even after a kill.
-        self.floor.raise(below);
-        let to = EventPosition { offset: below, index_in_entry: 0 }.to_bytes();
+        self.floor.raise(end);
+        let to = EventPosition { offset: end, index_in_entry: 0 }.to_bytes();
         let from = EventPosition::default().to_bytes();
         let mut batch = WriteBatch::default();
-        batch.put(EVENTS_FROM, below.0.to_le_bytes());
+        batch.put(EVENTS_FROM, end.0.to_le_bytes());
         batch.delete_range_cf(events, from, to);
         self.write(batch, self.partition_time())?;
         self.flush()?;
-        let dropped = self.db.delete_file_in_range_cf(events, from, to);
-        dropped.map_err(|error| self.engine_error(&error, "removing events"))
+        let result = self.db.delete_file_in_range_cf(events, from, to);
+        result.map_err(|error| self.engine_error(&error, "removing events"))
     }
 
     /// Loads the retention floor that an earlier process wrote.
@@ -48,9 +48,9 @@ impl Shard {
         let Some(from) = from.map_err(|error| self.engine_error(&error, "reading a shard"))? else {
             return Ok(());
         };
-        let damaged =
+        let damage_error =
             |_| self.with_location(Error::corrupt("the retention floor of a shard is unreadable"));
-        let from = from.as_ref().try_into().map_err(damaged)?;
+        let from = from.as_ref().try_into().map_err(damage_error)?;
         self.floor.raise(Offset(u64::from_le_bytes(from)));
         Ok(())
     }
@@ -62,8 +62,8 @@ impl Shard {
 
     /// Returns the column family of events.
     pub(crate) fn events(&self) -> Result<&ColumnFamily> {
-        let none = || self.with_location(Error::internal("the shard has no events"));
-        self.db.cf_handle(EVENTS).ok_or_else(none)
+        let missing_error = || self.with_location(Error::internal("the shard has no events"));
+        self.db.cf_handle(EVENTS).ok_or_else(missing_error)
     }
 
     /// Flushes events and documents atomically.
@@ -90,8 +90,11 @@ impl View<'_> {
         options.set_async_io(true);
         let keys: Vec<_> = at.iter().map(|at| at.to_bytes()).collect();
         let found = shard.db.batched_multi_get_cf_opt(events, &keys, false, &options);
-        let told = |error| shard.engine_error(&error, "reading events");
-        found.into_iter().map(|row| Ok(row.map_err(told)?.map(|row| row.to_vec()))).collect()
+        let engine_error = |error| shard.engine_error(&error, "reading events");
+        found
+            .into_iter()
+            .map(|row| Ok(row.map_err(engine_error)?.map(|row| row.to_vec())))
+            .collect()
     }
 
     /// Scans the events from a position on, in ascending or descending order.
@@ -134,13 +137,13 @@ impl EventScan<'_> {
             }
         }
         let Some((at, row)) = self.rows.item() else {
-            let told = |error| self.shard.engine_error(&error, "scanning events");
-            return self.rows.status().map(|()| None).map_err(told);
+            let engine_error = |error| self.shard.engine_error(&error, "scanning events");
+            return self.rows.status().map(|()| None).map_err(engine_error);
         };
-        let damaged = |_| {
+        let damage_error = |_| {
             self.shard.with_location(Error::corrupt("the offset of an event has the wrong length"))
         };
-        let at = EventPosition::from_bytes(at.try_into().map_err(damaged)?);
+        let at = EventPosition::from_bytes(at.try_into().map_err(damage_error)?);
         Ok(Some((at, row)))
     }
 }
@@ -194,21 +197,21 @@ mod tests {
     /// Returns the offsets of the events, and the offsets in their index rows.
     fn offsets(shard: &Shard) -> (Vec<u64>, Vec<u64>) {
         let view = shard.view().unwrap();
-        let (mut there, mut found) = (Vec::new(), Vec::new());
+        let (mut event_offsets, mut found) = (Vec::new(), Vec::new());
         let mut events = view.scan_events(EventPosition::default(), Direction::Forward).unwrap();
         while let Some((at, row)) = events.next().unwrap() {
             assert_eq!(row, at.to_bytes().repeat(20));
-            there.push(at.offset.0);
+            event_offsets.push(at.offset.0);
         }
         let mut keys = view.scan(&ORDER.all(), Direction::Forward);
         while let Some((key, _)) = keys.next().unwrap() {
             let at = *key.as_bytes().last_chunk().unwrap();
             found.push(EventPosition::from_bytes(at).offset.0);
         }
-        (there, found)
+        (event_offsets, found)
     }
 
-    fn twice(offsets: std::ops::Range<u64>) -> Vec<u64> {
+    fn repeat_each(offsets: std::ops::Range<u64>) -> Vec<u64> {
         offsets.flat_map(|offset| [offset, offset]).collect()
     }
 
@@ -223,21 +226,21 @@ mod tests {
             }
         }
         let shard = writer.shard();
-        assert_eq!(offsets(shard), (twice(0..100), twice(0..100)));
+        assert_eq!(offsets(shard), (repeat_each(0..100), repeat_each(0..100)));
         let before = shard.view().unwrap();
         shard.drop_events(Offset(70)).unwrap();
         assert_eq!(shard.events_from(), Offset(70));
-        assert_eq!(offsets(shard).0, twice(70..100));
+        assert_eq!(offsets(shard).0, repeat_each(70..100));
         // A view from before the removal may have lost events: a reader that misses one checks the
         // floor.
-        let seen = before.events(&[at(75, 1), at(100, 0)]).unwrap();
-        assert_eq!(seen, [Some(at(75, 1).to_bytes().repeat(20)), None]);
+        let rows = before.events(&[at(75, 1), at(100, 0)]).unwrap();
+        assert_eq!(rows, [Some(at(75, 1).to_bytes().repeat(20)), None]);
         drop(before);
         shard.compact();
-        assert_eq!(offsets(shard), (twice(70..100), twice(70..100)));
+        assert_eq!(offsets(shard), (repeat_each(70..100), repeat_each(70..100)));
         // The floor never falls.
         shard.drop_events(Offset(50)).unwrap();
-        assert_eq!((shard.events_from(), offsets(shard).0), (Offset(70), twice(70..100)));
+        assert_eq!((shard.events_from(), offsets(shard).0), (Offset(70), repeat_each(70..100)));
 
         drop(writer);
         let restored = directory(folder.path()).resume(AT, PartitionCount(1), ORDER).unwrap();
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(restored.state.offset_applied, Offset(100));
         assert_eq!(writer.shard().events_from(), Offset(70), "a restart knows what is gone");
         write(&mut writer, 100);
-        assert_eq!(offsets(writer.shard()), (twice(70..101), twice(70..101)));
+        assert_eq!(offsets(writer.shard()), (repeat_each(70..101), repeat_each(70..101)));
     }
 
     /// Proves that a file of events is written once: compaction moves the file and does not
@@ -259,18 +262,24 @@ mod tests {
             let of_events = files.filter(|file| file.column_family_name == EVENTS);
             of_events.map(|file| (file.name, file.level)).collect::<BTreeMap<_, _>>()
         };
-        let mut written = BTreeSet::new();
+        let mut written_files = BTreeSet::new();
         for offset in 0..40 {
             write(&mut writer, offset);
             writer.shard().flush().unwrap();
-            written.extend(files(writer.shard()).into_keys());
+            written_files.extend(files(writer.shard()).into_keys());
         }
         let shard = writer.shard();
         shard.db.wait_for_compact(&WaitForCompactOptions::default()).unwrap();
-        let left = files(shard);
-        assert!(left.values().any(|level| *level > 0), "nothing was compacted: {left:?}");
-        assert!(left.keys().all(|name| written.contains(name)), "{left:?} of {written:?}");
-        assert_eq!((left.len(), written.len()), (40, 40));
+        let files_left = files(shard);
+        assert!(
+            files_left.values().any(|level| *level > 0),
+            "nothing was compacted: {files_left:?}"
+        );
+        assert!(
+            files_left.keys().all(|name| written_files.contains(name)),
+            "{files_left:?} of {written_files:?}"
+        );
+        assert_eq!((files_left.len(), written_files.len()), (40, 40));
     }
 
     #[test]
@@ -285,7 +294,7 @@ mod tests {
         let (writer, restored) = restored.unwrap();
         let end = restored.state.offset_applied.0;
         assert!(end >= 10, "what was flushed is there");
-        assert_eq!(offsets(writer.shard()), (twice(0..end), twice(0..end)));
+        assert_eq!(offsets(writer.shard()), (repeat_each(0..end), repeat_each(0..end)));
     }
 
     #[test]

@@ -238,8 +238,8 @@ mod tests {
         };
         // Half of a thousand written keys are deleted again, and the last keys are unflushed.
         for round in 0..4_u32 {
-            let written = (0..1_000).map(|it| (key(it), (it % 2 == round % 2).then(|| vec![1])));
-            let effects = FoldEffects { writes: written.collect(), ..FoldEffects::default() };
+            let writes = (0..1_000).map(|it| (key(it), (it % 2 == round % 2).then(|| vec![1])));
+            let effects = FoldEffects { writes: writes.collect(), ..FoldEffects::default() };
             writer.apply(&effects, &state, FollowState::default()).unwrap();
             for number in 0..2_000 {
                 let is_there = number < 1_000 && number % 2 == round % 2;
@@ -259,13 +259,13 @@ mod tests {
         let order = KeyOrder { primary: KeyType::Bytes, partition: None };
         let writer = ShardDirectory::new(folder.path(), resources.clone()).create(at, order);
         let reader = Arc::clone(writer.as_ref().unwrap().shard());
-        let mut closed = std::pin::pin!(resources.all_closed());
+        let mut all_closed = std::pin::pin!(resources.all_closed());
         let mut context = Context::from_waker(Waker::noop());
-        assert!(closed.as_mut().poll(&mut context).is_pending());
+        assert!(all_closed.as_mut().poll(&mut context).is_pending());
         drop(writer);
-        assert!(closed.as_mut().poll(&mut context).is_pending(), "a reader holds the shard");
+        assert!(all_closed.as_mut().poll(&mut context).is_pending(), "a reader holds the shard");
         drop(reader);
-        assert!(closed.as_mut().poll(&mut context).is_ready());
+        assert!(all_closed.as_mut().poll(&mut context).is_ready());
     }
 
     #[test]

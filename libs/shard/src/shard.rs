@@ -63,7 +63,7 @@ impl Shard {
             ColumnFamilyDescriptor::new(EVENTS, events),
         ];
         let db = DB::open_cf_descriptors(&options, path, parts);
-        let shard = Self::opened(db, path, at, order, (durable, floor), resources)?;
+        let shard = Self::with_db(db, path, at, order, (durable, floor), resources)?;
         shard.resume_events()?;
         Ok(shard)
     }
@@ -78,10 +78,10 @@ impl Shard {
     ) -> Result<Self> {
         let durable = DurableWatermark::new();
         let db = DB::open(&options(&durable), path);
-        Self::opened(db, path, at, order, (durable, RetentionFloor::default()), resources)
+        Self::with_db(db, path, at, order, (durable, RetentionFloor::default()), resources)
     }
 
-    fn opened(
+    fn with_db(
         db: std::result::Result<DB, rocksdb::Error>,
         path: &Path,
         at: PartitionRef,
@@ -152,9 +152,9 @@ impl Shard {
     ///
     /// # Errors
     /// `Unavailable` if the disk refuses.
-    pub fn forget_skipped(&self, until: Offset) -> Result<()> {
+    pub fn forget_skipped(&self, last_offset: Offset) -> Result<()> {
         let mut batch = WriteBatch::default();
-        batch.delete_range(skipped_key(Offset(0)), skipped_key(until.next()));
+        batch.delete_range(skipped_key(Offset(0)), skipped_key(last_offset.next()));
         self.write(batch, self.partition_time())
     }
 
@@ -169,10 +169,12 @@ impl Shard {
     /// # Errors
     /// `Internal` if the engine does not report the number.
     pub fn overlapping_files(&self) -> Result<u64> {
-        let told = self.db.property_value(num_files_at_level(0));
-        let told = told.map_err(|error| self.engine_error(&error, "counting a shard's files"))?;
-        let unknown = || self.with_location(Error::internal("the engine does not count its files"));
-        told.and_then(|told| told.parse().ok()).ok_or_else(unknown)
+        let property = self.db.property_value(num_files_at_level(0));
+        let property =
+            property.map_err(|error| self.engine_error(&error, "counting a shard's files"))?;
+        let count_error =
+            || self.with_location(Error::internal("the engine does not count its files"));
+        property.and_then(|property| property.parse().ok()).ok_or_else(count_error)
     }
 
     /// Returns the head, on disk or in memory; `None` if nothing was written to the shard.
@@ -303,7 +305,7 @@ mod tests {
     fn try_write_returns_false_during_a_write_stall() {
         let (dir, lock) = (tempfile::tempdir().unwrap(), Arc::new(RwLock::new(())));
         let shard = shard_that_waits(dir.path(), &lock);
-        let held = lock.write();
+        let guard = lock.write();
         let batch = |number: usize| {
             let mut batch = WriteBatch::default();
             let row: Vec<u8> = (0..16 << 10).map(|at| (at * number % 251) as u8).collect();
@@ -312,18 +314,18 @@ mod tests {
         };
         let time = |number: usize| Timestamp::from_micros(number as i64);
         let is_there = |number: usize| shard.db.get(number.to_le_bytes()).unwrap().is_some();
-        let mut written = (0..WRITES).take_while(|at| {
+        let mut writes = (0..WRITES).take_while(|at| {
             let is_written = shard.try_write(batch(*at), time(*at)).unwrap();
             assert_eq!(is_there(*at), is_written);
             is_written
         });
-        let last = written.by_ref().last().unwrap();
+        let last = writes.by_ref().last().unwrap();
         assert!(last < WRITES - 1, "it never had to wait");
         assert_eq!(shard.partition_time(), time(last));
         let next = last + 1;
         std::thread::scope(|scope| {
             scope.spawn(|| shard.write(batch(next), time(next)).unwrap());
-            drop(held);
+            drop(guard);
         });
         assert!(is_there(next) && shard.partition_time() == time(next));
     }

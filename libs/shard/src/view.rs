@@ -80,11 +80,11 @@ impl<'s> View<'s> {
         &self,
         keys: impl IntoIterator<Item = &'k [u8]>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        let stored = keys.into_iter().map(|key| self.shard.order.stored(key));
-        let stored = stored.collect::<Result<Vec<_>>>()?;
-        let found = self.snapshot.multi_get(stored).into_iter();
-        let told = |error| self.shard.engine_error(&error, "reading documents");
-        found.map(|row| row.map_err(told)).collect()
+        let stored_keys = keys.into_iter().map(|key| self.shard.order.stored(key));
+        let stored_keys = stored_keys.collect::<Result<Vec<_>>>()?;
+        let found = self.snapshot.multi_get(stored_keys).into_iter();
+        let engine_error = |error| self.shard.engine_error(&error, "reading documents");
+        found.map(|row| row.map_err(engine_error)).collect()
     }
 
     /// Scans the documents of a range; includes expired ones.
@@ -137,8 +137,8 @@ impl Scan<'_> {
         }
         let Some((stored, row)) = self.rows.item() else {
             let status = self.rows.status();
-            let told = |error| self.shard.engine_error(&error, "scanning documents");
-            return status.map(|()| None).map_err(told);
+            let engine_error = |error| self.shard.engine_error(&error, "scanning documents");
+            return status.map(|()| None).map_err(engine_error);
         };
         let key =
             self.shard.order.identity(stored).map_err(|error| self.shard.with_location(error))?;

@@ -180,11 +180,11 @@ pub(crate) fn put_documents(
     writes: &[(Key, Option<Vec<u8>>)],
 ) -> Result<()> {
     for (key, row) in writes {
-        let stored = order.stored(key.as_bytes());
-        let stored = stored.map_err(|error| error.with_key_digest(key.digest()))?;
+        let stored_key = order.stored(key.as_bytes());
+        let stored_key = stored_key.map_err(|error| error.with_key_digest(key.digest()))?;
         match row {
-            Some(row) => batch.put(stored, row),
-            None => batch.delete(stored),
+            Some(row) => batch.put(stored_key, row),
+            None => batch.delete(stored_key),
         }
     }
     Ok(())

@@ -54,16 +54,16 @@ fn start_writer(dir: &Path) -> (Child, Arc<AtomicU64>, std::thread::JoinHandle<(
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let is_open = |line: std::io::Result<String>| line.unwrap().contains("open ");
     assert!(lines.by_ref().any(is_open), "the writer ended before it had the shard");
-    let flushed = Arc::new(AtomicU64::new(0));
-    let noted = flushed.clone();
+    let flushed_offset = Arc::new(AtomicU64::new(0));
+    let reported_offset = flushed_offset.clone();
     let listener = std::thread::spawn(move || {
         for line in lines {
             let line = line.unwrap_or_default();
             let at = line.split_once("flushed ").and_then(|(_, at)| at.trim().parse().ok());
-            noted.fetch_max(at.unwrap_or(0), Ordering::SeqCst);
+            reported_offset.fetch_max(at.unwrap_or(0), Ordering::SeqCst);
         }
     });
-    (child, flushed, listener)
+    (child, flushed_offset, listener)
 }
 
 #[test]
@@ -73,17 +73,17 @@ fn killed_writer_leaves_the_state_of_a_log_prefix() {
     let mut dice = SeededRng::new(u64::from(std::process::id()));
     let (mut got_on, mut before) = (0, 0);
     for round in 0..ROUNDS {
-        let (mut child, flushed, listener) = start_writer(dir.path());
+        let (mut child, flushed_offset, listener) = start_writer(dir.path());
         std::thread::sleep(Duration::from_micros(dice.below(400_000) as u64));
         child.kill().unwrap();
         child.wait().unwrap();
         listener.join().unwrap();
-        let flushed = flushed.load(Ordering::SeqCst);
+        let flushed_offset = flushed_offset.load(Ordering::SeqCst);
         let mut replica = world.resume(dir.path());
         let applied = replica.state.offset_applied.0;
         assert!(
-            applied >= flushed.max(before),
-            "round {round}: {applied}, and {flushed} was on disk"
+            applied >= flushed_offset.max(before),
+            "round {round}: {applied}, and {flushed_offset} was on disk"
         );
         got_on += usize::from(applied > before);
         while model.state.offset_applied < replica.state.offset_applied {

@@ -47,8 +47,8 @@ fn bulk_load_causes_no_small_files_in_other_shards() {
         follows.step();
     }
     assert_eq!(follows.writer.shard().overlapping_files().unwrap(), 0);
-    let loaded = loading.end().unwrap();
-    assert_eq!(loaded.shard().overlapping_files().unwrap(), 0, "its own are merged");
+    let writer = loading.end().unwrap();
+    assert_eq!(writer.shard().overlapping_files().unwrap(), 0, "its own are merged");
 }
 
 #[test]
@@ -60,23 +60,25 @@ fn bulk_load_stores_the_last_row_of_each_key() {
     for number in 0..count {
         loading.load(&rows(number)).unwrap();
     }
-    let (changed, removed) = (&rows(0)[0].0, &rows(1)[0].0);
-    loading.load(&[(changed.clone(), Some(b"changed".to_vec())), (removed.clone(), None)]).unwrap();
-    let mut loaded = loading.end().unwrap();
+    let (changed_key, removed_key) = (&rows(0)[0].0, &rows(1)[0].0);
+    loading
+        .load(&[(changed_key.clone(), Some(b"changed".to_vec())), (removed_key.clone(), None)])
+        .unwrap();
+    let mut writer = loading.end().unwrap();
     let state = PartitionState { log_id: Some(LOG), ..PartitionState::new(LOADED, ONE) };
     let follow_state = FollowState { is_served: true, copy: 1, ..FollowState::default() };
-    assert!(loaded.try_apply(&FoldEffects::default(), &state, follow_state).unwrap());
-    loaded.shard().flush().unwrap();
-    drop(loaded);
+    assert!(writer.try_apply(&FoldEffects::default(), &state, follow_state).unwrap());
+    writer.shard().flush().unwrap();
+    drop(writer);
     let restored = directory(dir.path()).resume(LOADED, ONE, world.order()).unwrap();
-    let (loaded, _) = restored.expect("the load has ended");
+    let (writer, _) = restored.expect("the load has ended");
     for (key, row) in (0..count).flat_map(rows) {
         let expected = match &key {
-            key if key == changed => Some(b"changed".to_vec()),
-            key if key == removed => None,
+            key if key == changed_key => Some(b"changed".to_vec()),
+            key if key == removed_key => None,
             _ => row,
         };
-        let found = loaded.row(key.as_bytes()).unwrap();
+        let found = writer.row(key.as_bytes()).unwrap();
         assert_eq!(found.as_deref(), expected.as_deref(), "{key:?}");
     }
 }

@@ -20,10 +20,10 @@ fn shard_without_open_file_budget_names_the_limit_to_raise() {
     let folder = tempfile::tempdir().unwrap();
     let directory = ShardDirectory::new(folder.path(), Resources::new(16 << 20).unwrap());
     let at = |partition| PartitionRef { store: StoreId(1), partition: PartitionId(partition) };
-    let allowed = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(FILES_MAX), ..allowed }).unwrap();
+    let limit_before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FILES_MAX), ..limit_before }).unwrap();
     let mut open = Vec::new();
-    let (refused, error) = (0..100)
+    let (refused_number, error) = (0..100)
         .find_map(|partition| match directory.create(at(partition), order) {
             Ok(writer) => {
                 open.push(writer);
@@ -34,6 +34,6 @@ fn shard_without_open_file_budget_names_the_limit_to_raise() {
         .expect("a hundred shards have opened fewer files than there are of them");
     assert_eq!(error.code(), ErrorCode::Unavailable);
     assert!(error.message().contains("ulimit -n"), "{error}");
-    setrlimit(Resource::Nofile, allowed).unwrap();
-    open.push(directory.create(at(refused), order).unwrap());
+    setrlimit(Resource::Nofile, limit_before).unwrap();
+    open.push(directory.create(at(refused_number), order).unwrap());
 }

@@ -126,46 +126,49 @@ fn expired_documents_leave_the_disk_once_their_expiry_time_is_durable() {
     for _ in 0..200 {
         replica.step();
     }
-    let expired = |replica: &Replica<'_>, by: Timestamp| {
+    let count_expired = |replica: &Replica<'_>, time: Timestamp| {
         let view = replica.writer.shard().view().unwrap();
         let mut scan = view.scan(&world.order().all(), Direction::Forward);
-        let mut expired = 0;
+        let mut count = 0;
         while let Some((_, row)) = scan.next().unwrap() {
-            expired += u32::from(row_expires_at(row).is_some_and(|at| at <= by));
+            count += u32::from(row_expires_at(row).is_some_and(|at| at <= time));
         }
-        expired
+        count
     };
     let on_disk = replica.state.partition_time;
-    let before = expired(&replica, on_disk);
+    let before = count_expired(&replica, on_disk);
     assert!(before > 20, "{before} have expired");
     replica.writer.shard().flush().unwrap();
     replica.writer.shard().compact();
-    assert_eq!(expired(&replica, on_disk), 0);
+    assert_eq!(count_expired(&replica, on_disk), 0);
     // Documents that have expired only by the time in memory stay, because a kill goes back before
     // that time.
     for _ in 200..400 {
         replica.step();
     }
-    let later = replica.state.partition_time;
-    let all = expired(&replica, later);
+    let partition_time = replica.state.partition_time;
+    let all = count_expired(&replica, partition_time);
     replica.writer.shard().compact();
-    let left = expired(&replica, later);
-    assert!(left > 0 && expired(&replica, on_disk) == 0, "{left} of {all} are left");
+    let count_left = count_expired(&replica, partition_time);
+    assert!(
+        count_left > 0 && count_expired(&replica, on_disk) == 0,
+        "{count_left} of {all} are left"
+    );
     replica.writer.shard().flush().unwrap();
     replica.writer.shard().compact();
-    assert_eq!(expired(&replica, later), 0);
+    assert_eq!(count_expired(&replica, partition_time), 0);
 }
 
 #[test]
 fn served_copy_replaces_unserved_copies() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let shards = directory(dir.path());
-    let served = |is_served| FollowState { is_served, copy: 1, ..FollowState::default() };
+    let follow_state = |is_served| FollowState { is_served, copy: 1, ..FollowState::default() };
     let write = |number: u8, is_served| {
         let mut writer = shards.create(AT, world.order()).unwrap();
         let writes = vec![(Key::plain(&[number]).unwrap(), Some(vec![number]))];
         let effects = FoldEffects { writes, ..FoldEffects::default() };
-        writer.apply(&effects, &PartitionState::new(AT, ONE), served(is_served)).unwrap();
+        writer.apply(&effects, &PartitionState::new(AT, ONE), follow_state(is_served)).unwrap();
         writer.shard().flush().unwrap();
     };
     let found = || {
@@ -196,8 +199,8 @@ fn shard_is_open_once_and_of_its_own_partition() {
     let mut replica = world.resume(dir.path());
     (0..10).for_each(|_| drop(replica.step()));
     let shards = directory(dir.path());
-    let refused = shards.resume(AT, ONE, world.order()).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Unavailable, "{refused}");
+    let error = shards.resume(AT, ONE, world.order()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     let shard = replica.writer.shard().clone();
     let writer = shards.remove(replica.writer).unwrap();
     assert!(writer.is_some(), "it is still read");
@@ -216,7 +219,7 @@ fn shard_is_open_once_and_of_its_own_partition() {
 #[test]
 fn partially_removed_shard_is_whole_or_gone() {
     let world = World::new();
-    let (mut dice, mut gone) = (SeededRng::new(3), 0);
+    let (mut dice, mut removals) = (SeededRng::new(3), 0);
     for round in 0..24 {
         let dir = tempfile::tempdir().unwrap();
         let mut replica = world.resume(dir.path());
@@ -228,8 +231,8 @@ fn partially_removed_shard_is_whole_or_gone() {
         let mut files: Vec<_> = std::fs::read_dir(&path).unwrap().map(|it| it.unwrap()).collect();
         files.sort_by_key(std::fs::DirEntry::file_name);
         // The first rounds remove a single file each, the later rounds several.
-        let removed = if round < 12 { 1 } else { 1 + dice.below(files.len()) };
-        for number in 0..removed {
+        let count = if round < 12 { 1 } else { 1 + dice.below(files.len()) };
+        for number in 0..count {
             let at = if round < 12 { round % files.len() } else { dice.below(files.len()) };
             let name = files.swap_remove(at).path();
             std::fs::remove_file(&name).unwrap_or_else(|error| panic!("{number} {name:?} {error}"));
@@ -243,12 +246,12 @@ fn partially_removed_shard_is_whole_or_gone() {
                 }
             }
             None => {
-                gone += 1;
+                removals += 1;
                 assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
             }
         }
     }
-    assert!(gone > 3, "{gone}");
+    assert!(removals > 3, "{removals}");
 }
 
 #[test]
@@ -267,35 +270,35 @@ fn damage_is_reported_and_never_read() {
         let file = entry.unwrap().path();
         if file.extension().is_some_and(|extension| extension == "sst") {
             let mut bytes = std::fs::read(&file).unwrap();
-            let middle = bytes.len() / 3;
-            bytes[middle] ^= 0x40;
+            let place = bytes.len() / 3;
+            bytes[place] ^= 0x40;
             std::fs::write(&file, bytes).unwrap();
         }
     }
     let (writer, _) = directory(dir.path()).resume(AT, ONE, world.order()).unwrap().unwrap();
     let shard = writer.shard();
-    let mut damaged = 0;
+    let mut error_count = 0;
     for number in 0..KEYS {
         let key = key(number);
         match shard.row(key.as_bytes()) {
             Ok(row) => assert_eq!(row.as_deref(), model.rows.0.get(key.as_bytes()).map(|r| &r[..])),
             Err(error) => {
                 assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
-                damaged += 1;
+                error_count += 1;
             }
         }
     }
-    assert!(damaged > 0, "some block was hit");
+    assert!(error_count > 0, "some block was hit");
     let view = shard.view().unwrap();
     let mut scan = view.scan(&world.order().all(), Direction::Forward);
-    let ended = loop {
+    let result = loop {
         match scan.next() {
             Ok(Some(_)) => {}
-            ended => break ended.map(drop),
+            result => break result.map(drop),
         }
     };
     assert_eq!(
-        ended.unwrap_err().code(),
+        result.unwrap_err().code(),
         ErrorCode::Corrupt,
         "a scan never leaves out what it cannot read"
     );

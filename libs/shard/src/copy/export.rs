@@ -18,7 +18,7 @@ use prost::Message;
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 
-use super::files::{PLAN, SHARD, refused, remove_folder, write_durably};
+use super::files::{PLAN, SHARD, disk_error, remove_folder, write_durably};
 use super::part::PartEnd;
 use super::pieces::{ExportFile, list};
 use super::ranges::{RowRange, split};
@@ -64,19 +64,20 @@ impl Export {
         id: u64,
         mode: ExportMode,
     ) -> Result<Self> {
-        let begun = dir.with_extension("begun");
-        remove_folder(&begun)?;
-        fs::create_dir_all(&begun).map_err(|error| refused("freezing a shard", &error))?;
+        let unfinished_dir = dir.with_extension("begun");
+        remove_folder(&unfinished_dir)?;
+        fs::create_dir_all(&unfinished_dir)
+            .map_err(|error| disk_error("freezing a shard", &error))?;
         let freezing = |error| shard.engine_error(&error, "freezing a shard");
         let checkpoint = Checkpoint::new(&shard.db).map_err(freezing)?;
-        checkpoint.create_checkpoint(begun.join(SHARD)).map_err(freezing)?;
-        let db = open(&begun)?;
+        checkpoint.create_checkpoint(unfinished_dir.join(SHARD)).map_err(freezing)?;
+        let db = open(&unfinished_dir)?;
         let mut plan = plan(&db, shard.partition(), mode)?;
         plan.copy_id = id;
         store.clone_into(&mut plan.store);
-        write_durably(&begun.join(PLAN), &plan.encode_to_vec())?;
+        write_durably(&unfinished_dir.join(PLAN), &plan.encode_to_vec())?;
         drop(db);
-        fs::rename(&begun, dir).map_err(|error| refused("freezing a shard", &error))?;
+        fs::rename(&unfinished_dir, dir).map_err(|error| disk_error("freezing a shard", &error))?;
         Self::open(dir)
     }
 
@@ -89,7 +90,7 @@ impl Export {
             std::io::ErrorKind::NotFound => {
                 Error::not_found("no such copy exists; begin another copy")
             }
-            _ => refused("reading a frozen shard's plan", &error),
+            _ => disk_error("reading a frozen shard's plan", &error),
         })?;
         let plan = v1::CopyPlan::decode(&bytes[..]).map_err(|error| {
             Error::corrupt(format!("the plan of a frozen shard is invalid: {error}"))
@@ -106,7 +107,7 @@ impl Export {
     ///
     /// # Errors
     /// `InvalidArgument` if the plan has no such range.
-    pub fn rows(&self, range: usize, behind: Option<&[u8]>) -> Result<ExportRows<'_>> {
+    pub fn rows(&self, range: usize, after_key: Option<&[u8]>) -> Result<ExportRows<'_>> {
         let Some(range) = self.plan.ranges.get(range) else {
             let ranges = self.plan.ranges.len();
             return Err(Error::invalid_argument(format!("the copy has {ranges} ranges, from 0")));
@@ -119,11 +120,11 @@ impl Export {
         options.fill_cache(false);
         options.set_readahead_size(READAHEAD_BYTES);
         let mut rows = self.db.raw_iterator_opt(options);
-        match behind {
+        match after_key {
             None => rows.seek_to_first(),
-            Some(behind) => {
-                rows.seek(behind);
-                if rows.key() == Some(behind) {
+            Some(after_key) => {
+                rows.seek(after_key);
+                if rows.key() == Some(after_key) {
                     rows.next();
                 }
             }
@@ -176,8 +177,8 @@ impl Export {
 }
 
 fn open(dir: &Path) -> Result<DB> {
-    let opened = DB::open_for_read_only(&Resources::export_options(), dir.join(SHARD), false);
-    opened.map_err(|error| from_rocksdb(&error, "opening a frozen shard"))
+    let result = DB::open_for_read_only(&Resources::export_options(), dir.join(SHARD), false);
+    result.map_err(|error| from_rocksdb(&error, "opening a frozen shard"))
 }
 
 /// Returns the plan of a newly frozen shard, without id and name.
@@ -196,11 +197,11 @@ fn plan(db: &DB, at: PartitionRef, mode: ExportMode) -> Result<v1::CopyPlan> {
     match mode {
         ExportMode::Rows { ranges_max } => {
             let count = usize::try_from(bytes / RANGE_BYTES_MIN).unwrap_or(usize::MAX);
-            let of = |RowRange { from, to, bytes }: RowRange| {
+            let copy_range = |RowRange { from, to, bytes }: RowRange| {
                 let (from, to) = (from.into(), to.map(Into::into));
                 v1::CopyRange { from, to, bytes }
             };
-            ranges.extend(split(db, count.clamp(1, ranges_max))?.into_iter().map(of));
+            ranges.extend(split(db, count.clamp(1, ranges_max))?.into_iter().map(copy_range));
         }
         ExportMode::Files => files = list(db.path())?,
     }

@@ -16,7 +16,7 @@ pub(super) const SHARD: &str = "shard";
 const NO_ROOM: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
 /// Maps an error of the disk.
-pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
+pub(super) fn disk_error(doing: &str, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full(doing),
         _ => Error::unavailable(format!("{doing}: {error}; look at the disk and the space on it")),
@@ -43,15 +43,15 @@ fn full(doing: &str) -> Error {
 /// # Errors
 /// `LimitExceeded` if the disk is full; `Unavailable` if the disk refuses.
 pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = path.with_extension("new");
+    let new_path = path.with_extension("new");
     let writing = || {
-        let mut file = File::create(&written)?;
+        let mut file = File::create(&new_path)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&written, path)?;
+        fs::rename(&new_path, path)?;
         sync_folder(path)
     };
-    writing().map_err(|error| refused("keeping the plan of a copy", &error))
+    writing().map_err(|error| disk_error("keeping the plan of a copy", &error))
 }
 
 /// Makes the name of a file durable in its folder.
@@ -74,7 +74,7 @@ pub(super) fn remove_folder(path: &Path) -> Result<()> {
     };
     match removing() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(refused("removing the remains of a copy", &error))
+            Err(disk_error("removing the remains of a copy", &error))
         }
         _ => Ok(()),
     }

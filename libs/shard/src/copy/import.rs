@@ -17,7 +17,7 @@ use rocksdb::{DB, IngestExternalFileOptions};
 use rustix::fs::statvfs;
 
 use super::files::{
-    PLAN, SHARD, engine_refused, refused, remove_folder, sync_folder, write_durably,
+    PLAN, SHARD, disk_error, engine_refused, remove_folder, sync_folder, write_durably,
 };
 use super::part::{PartEnd, PartSource};
 use super::parts_journal::PartsJournal;
@@ -68,7 +68,7 @@ impl Import {
     pub(crate) fn plan_in(dir: &Path) -> Result<Option<v1::CopyPlan>> {
         let bytes = match fs::read(dir.join(PLAN)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(|error| refused("reading the plan of a copy", &error))?,
+            bytes => bytes.map_err(|error| disk_error("reading the plan of a copy", &error))?,
         };
         Ok(v1::CopyPlan::decode(&bytes[..]).ok().filter(|plan| check(plan).is_ok()))
     }
@@ -89,7 +89,7 @@ impl Import {
             }
             sync_folder(dir)
         };
-        beginning().map_err(|error| refused("beginning a copy", &error))?;
+        beginning().map_err(|error| disk_error("beginning a copy", &error))?;
         write_durably(&dir.join(PLAN), &plan.encode_to_vec())?;
         Self::of(lock, dir, plan)
     }
@@ -126,9 +126,9 @@ impl Import {
             let is_there = |file: &u32| file_path(&self.dir, *file).exists();
             return shard.exists() || state.files.iter().all(is_there);
         }
-        self.plan.files.iter().zip(&state.ranges).all(|(file, done)| {
+        self.plan.files.iter().zip(&state.ranges).all(|(file, progress)| {
             let found = fs::metadata(shard.join(&file.name));
-            done.bytes == 0 || found.is_ok_and(|found| found.len() >= done.bytes)
+            progress.bytes == 0 || found.is_ok_and(|found| found.len() >= progress.bytes)
         })
     }
 
@@ -182,19 +182,19 @@ impl Import {
     }
 
     fn write(&self, range: usize, source: &mut impl PartSource) -> Result<bool> {
-        let done = self.range(range);
+        let progress = self.range(range);
         let number = range as u32;
         let (part, end) = if let Some(file) = self.plan.files.get(range) {
-            let (bytes, end) = write_piece(&self.dir.join(SHARD), file, done.bytes, source)?;
+            let (bytes, end) = write_piece(&self.dir.join(SHARD), file, progress.bytes, source)?;
             (v1::CopyPart { range: number, bytes, ..Default::default() }, end)
-        } else if let Some(of) = self.plan.ranges.get(range) {
+        } else if let Some(copy_range) = self.plan.ranges.get(range) {
             let file = {
                 let mut state = self.state.lock();
                 state.next_file += 1;
                 state.next_file - 1
             };
             let RowPart { last_key, bytes, end } =
-                write_rows(&file_path(&self.dir, file), of, done.last_key, source)?;
+                write_rows(&file_path(&self.dir, file), copy_range, progress.last_key, source)?;
             let last_key = last_key.unwrap_or_default().into();
             (v1::CopyPart { range: number, file, last_key, bytes, end: None }, end)
         } else {
@@ -219,15 +219,15 @@ impl Import {
             return error;
         }
         let free = statvfs(&self.dir).map_or(0, |at| at.f_bavail.saturating_mul(at.f_frsize));
-        let planned = self.plan.ranges.iter().map(|range| range.bytes);
-        let planned = planned.chain(self.plan.files.iter().map(|file| file.bytes));
-        let left: u64 = planned
+        let sizes = self.plan.ranges.iter().map(|range| range.bytes);
+        let sizes = sizes.chain(self.plan.files.iter().map(|file| file.bytes));
+        let missing_bytes: u64 = sizes
             .zip(&self.state.lock().ranges)
-            .filter(|(_, done)| !done.is_ended)
-            .map(|(bytes, done)| bytes.saturating_sub(done.bytes))
+            .filter(|(_, progress)| !progress.is_ended)
+            .map(|(bytes, progress)| bytes.saturating_sub(progress.bytes))
             .sum();
         // The missing bytes exceed the free ones, whatever the plan says.
-        Error::limit_exceeded(error.message(), free, left.max(free + 1))
+        Error::limit_exceeded(error.message(), free, missing_bytes.max(free + 1))
     }
 
     /// Turns the complete copy into a shard at a new path, and ends the copy. If the process is
@@ -241,12 +241,13 @@ impl Import {
         if self.state.lock().ranges.iter().any(|range| !range.is_ended) {
             return Err(Error::unavailable("the copy is not complete yet; continue the copy"));
         }
-        let moving = || {
+        let move_shard = || {
             fs::rename(self.dir.join(SHARD), path)?;
             sync_folder(path)
         };
-        let moving = || moving().map_err(|error| refused("building a shard from a copy", &error));
-        match self.make_whole().and_then(|()| moving()) {
+        let move_shard =
+            || move_shard().map_err(|error| disk_error("building a shard from a copy", &error));
+        match self.make_whole().and_then(|()| move_shard()) {
             Ok(()) => self.remove(),
             Err(error) if error.code() == ErrorCode::Corrupt => self.remove().and(Err(error)),
             Err(error) => Err(self.with_room(error)),
@@ -259,15 +260,15 @@ impl Import {
         if !self.plan.files.is_empty() {
             return self.check_head(&open_whole(&shard, &self.plan.files)?);
         }
-        let told = |error| engine_refused("building a shard from a copy", &error);
-        let db = DB::open(&Resources::import_options(true), &shard).map_err(told)?;
+        let engine_error = |error| engine_refused("building a shard from a copy", &error);
+        let db = DB::open(&Resources::import_options(true), &shard).map_err(engine_error)?;
         // The engine ingests all files atomically, and with them the head.
-        if db.get_pinned(HEAD).map_err(told)?.is_none() {
+        if db.get_pinned(HEAD).map_err(engine_error)?.is_none() {
             let mut ingest = IngestExternalFileOptions::default();
             ingest.set_move_files(true);
             let state = self.state.lock();
             let files = state.files.iter().map(|file| file_path(&self.dir, *file));
-            db.ingest_external_file_opts(&ingest, files.collect()).map_err(told)?;
+            db.ingest_external_file_opts(&ingest, files.collect()).map_err(engine_error)?;
         }
         self.check_head(&db)
     }
@@ -301,10 +302,10 @@ impl Import {
 
 impl State {
     fn take(&mut self, part: &v1::CopyPart) -> Result<()> {
-        let wrong =
+        let part_error =
             || Error::corrupt("the journal of a copy names a range or file that the plan lacks");
-        let range = self.ranges.get_mut(part.range as usize).ok_or_else(wrong)?;
-        let end = part.end.as_ref().ok_or_else(wrong)?;
+        let range = self.ranges.get_mut(part.range as usize).ok_or_else(part_error)?;
+        let end = part.end.as_ref().ok_or_else(part_error)?;
         // A piece of a file has no rows.
         if end.rows > 0 {
             range.last_key = Some(part.last_key.to_vec());
@@ -323,12 +324,12 @@ impl State {
 /// # Errors
 /// `Conflict` if this process or another one holds the lock; `Unavailable` if the disk refuses.
 fn lock(dir: &Path) -> Result<File> {
-    let told = |error: std::io::Error| refused("taking the lock of a copy", &error);
-    dir.parent().map_or(Ok(()), fs::create_dir_all).map_err(told)?;
-    let file = File::create(dir.with_extension("lock")).map_err(told)?;
+    let lock_error = |error: std::io::Error| disk_error("taking the lock of a copy", &error);
+    dir.parent().map_or(Ok(()), fs::create_dir_all).map_err(lock_error)?;
+    let file = File::create(dir.with_extension("lock")).map_err(lock_error)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::Error(error)) => Err(told(error)),
+        Err(TryLockError::Error(error)) => Err(lock_error(error)),
         Err(TryLockError::WouldBlock) => {
             let message = "another process copies the partition to this folder; wait until that \
                 copy has ended";

@@ -8,7 +8,7 @@ use forebay_core::Result;
 use forebay_wire::shard_copy::{part_record, read_parts};
 use forebay_wire::v1;
 
-use super::files::refused;
+use super::files::disk_error;
 
 /// The journal, open at its end.
 pub(super) struct PartsJournal {
@@ -33,7 +33,7 @@ impl PartsJournal {
             file.seek(SeekFrom::Start(end))?;
             Ok((Self { file, end }, parts))
         };
-        opening().map_err(|error| refused("opening the parts of a copy", &error))
+        opening().map_err(|error| disk_error("opening the parts of a copy", &error))
     }
 
     /// Appends a part durably.
@@ -48,7 +48,7 @@ impl PartsJournal {
             self.file.write_all(&record)?;
             self.file.sync_data()
         };
-        appending().map_err(|error| refused("noting a part of a copy", &error))?;
+        appending().map_err(|error| disk_error("noting a part of a copy", &error))?;
         self.end += record.len() as u64;
         Ok(())
     }
@@ -73,20 +73,24 @@ mod tests {
     fn torn_journal_end_is_cut_and_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("parts");
-        let (mut journal, none) = PartsJournal::open(&path).unwrap();
-        assert!(none.is_empty());
-        let (one, two) = (part(1, b""), part(2, b"key"));
-        journal.append(&one).unwrap();
-        journal.append(&two).unwrap();
-        let whole = std::fs::read(&path).unwrap();
-        let first = part_record(&one).len();
-        for length in 0..whole.len() {
-            std::fs::write(&path, &whole[..length]).unwrap();
+        let (mut journal, parts) = PartsJournal::open(&path).unwrap();
+        assert!(parts.is_empty());
+        let (first_part, second_part) = (part(1, b""), part(2, b"key"));
+        journal.append(&first_part).unwrap();
+        journal.append(&second_part).unwrap();
+        let journal_bytes = std::fs::read(&path).unwrap();
+        let first = part_record(&first_part).len();
+        for length in 0..journal_bytes.len() {
+            std::fs::write(&path, &journal_bytes[..length]).unwrap();
             let (mut journal, found) = PartsJournal::open(&path).unwrap();
-            assert_eq!(found, if length < first { vec![] } else { vec![one.clone()] }, "{length}");
-            journal.append(&two).unwrap();
+            assert_eq!(
+                found,
+                if length < first { vec![] } else { vec![first_part.clone()] },
+                "{length}"
+            );
+            journal.append(&second_part).unwrap();
             let (_, found) = PartsJournal::open(&path).unwrap();
-            assert_eq!(found.last(), Some(&two));
+            assert_eq!(found.last(), Some(&second_part));
         }
     }
 }

@@ -13,7 +13,7 @@ use forebay_wire::shard_copy::{FileKind, PieceDigest, file_kind};
 use forebay_wire::v1;
 use rocksdb::{DB, ErrorKind};
 
-use super::files::{engine_refused, refused, sync_folder};
+use super::files::{disk_error, engine_refused, sync_folder};
 use super::part::{PartBlock, PartEnd, PartSource};
 use crate::resources::Resources;
 
@@ -37,7 +37,7 @@ pub(super) fn list(dir: &Path) -> Result<Vec<v1::CopyFile>> {
         }
         Ok(files)
     };
-    let mut files = listing().map_err(|error: io::Error| refused("freezing a shard", &error))?;
+    let mut files = listing().map_err(|error: io::Error| disk_error("freezing a shard", &error))?;
     if files.len() > COPY_FILES_MAX {
         let advice = "the shard has too many files for a copy of files; copy the rows";
         let (limit, actual) = (COPY_FILES_MAX as u64, files.len() as u64);
@@ -50,15 +50,15 @@ pub(super) fn list(dir: &Path) -> Result<Vec<v1::CopyFile>> {
 /// Returns whether the files that a source names may be the files of a shard: each name has a known
 /// form and occurs once.
 pub(super) fn are_sound(files: &[v1::CopyFile]) -> bool {
-    let of = |kind| files.iter().filter(|file| file_kind(&file.name) == Some(kind)).count();
+    let count_of = |kind| files.iter().filter(|file| file_kind(&file.name) == Some(kind)).count();
     let mut names: Vec<_> = files.iter().map(|file| &file.name).collect();
     names.sort_unstable();
     names.dedup();
-    let (currents, manifests) = (of(FileKind::Current), of(FileKind::Manifest));
+    let (currents, manifests) = (count_of(FileKind::Current), count_of(FileKind::Manifest));
     names.len() == files.len()
         && files.len() <= COPY_FILES_MAX
         && (currents, manifests) == (1, 1)
-        && of(FileKind::Table) == files.len() - 2
+        && count_of(FileKind::Table) == files.len() - 2
 }
 
 /// A reader of a file of a frozen shard, block by block.
@@ -90,7 +90,7 @@ impl ExportFile {
             file.seek(SeekFrom::Start(behind_bytes))?;
             Ok(file)
         };
-        let file = opening().map_err(|error| refused("reading a frozen shard", &error))?;
+        let file = opening().map_err(|error| disk_error("reading a frozen shard", &error))?;
         let (digest, piece_left) = (PieceDigest::default(), piece_bytes);
         Ok(Self { file, bytes_left, digest, piece_left, piece_bytes })
     }
@@ -107,7 +107,7 @@ impl ExportFile {
             io::ErrorKind::UnexpectedEof => {
                 Error::corrupt("a file of a frozen shard became shorter; copy the shard again")
             }
-            _ => refused("reading a frozen shard", &error),
+            _ => disk_error("reading a frozen shard", &error),
         })?;
         self.digest.add(&block);
         self.bytes_left -= length;
@@ -140,11 +140,15 @@ pub(super) fn write_piece(
     behind_bytes: u64,
     source: &mut impl PartSource,
 ) -> Result<(u64, PartEnd)> {
-    let told = |error: io::Error| refused("writing a file of a copy", &error);
+    let write_error = |error: io::Error| disk_error("writing a file of a copy", &error);
     let path = dir.join(&file.name);
-    let mut written =
-        File::options().write(true).create(true).truncate(false).open(&path).map_err(told)?;
-    written.seek(SeekFrom::Start(behind_bytes)).map_err(told)?;
+    let mut local_file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(write_error)?;
+    local_file.seek(SeekFrom::Start(behind_bytes)).map_err(write_error)?;
     let (mut digest, mut bytes) = (PieceDigest::default(), 0);
     let end = loop {
         let PartBlock { bytes: block, end, .. } = source.next_block()?;
@@ -156,7 +160,7 @@ pub(super) fn write_piece(
             ));
         }
         digest.add(block);
-        written.write_all(block).map_err(told)?;
+        local_file.write_all(block).map_err(write_error)?;
         if let Some(end) = end {
             break end;
         }
@@ -166,9 +170,9 @@ pub(super) fn write_piece(
         let message = "a file of a copy differs from the file at the source; copy again";
         return Err(Error::corrupt(message));
     }
-    written.sync_data().map_err(told)?;
+    local_file.sync_data().map_err(write_error)?;
     if behind_bytes == 0 {
-        sync_folder(&path).map_err(told)?;
+        sync_folder(&path).map_err(write_error)?;
     }
     Ok((bytes, end))
 }
@@ -178,8 +182,8 @@ pub(super) fn write_piece(
 /// # Errors
 /// `Corrupt` if the files are no complete database; `Unavailable` if the disk refuses.
 pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
-    let no_shard = |why: &dyn std::fmt::Display| {
-        Error::corrupt(format!("the copied files are no shard: {why}; copy the shard again"))
+    let no_shard = |reason: &dyn std::fmt::Display| {
+        Error::corrupt(format!("the copied files are no shard: {reason}; copy the shard again"))
     };
     let sizes: BTreeMap<_, _> = files.iter().map(|file| (&file.name[..], file.bytes)).collect();
     for (name, bytes) in &sizes {
@@ -189,8 +193,8 @@ pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
         }
     }
     // A read-only open writes nothing, so a kill leaves the files unchanged.
-    let opened = DB::open_for_read_only(&Resources::export_options(), dir, false);
-    let db = opened.map_err(|error| match error.kind() {
+    let result = DB::open_for_read_only(&Resources::export_options(), dir, false);
+    let db = result.map_err(|error| match error.kind() {
         ErrorKind::IOError if !error.as_ref().contains(NO_FILE) => {
             engine_refused("building a shard from a copy", &error)
         }

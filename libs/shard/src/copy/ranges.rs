@@ -33,8 +33,8 @@ pub(super) fn split(db: &DB, count: usize) -> Result<Vec<RowRange>> {
         let places = Places::between(&first, &last);
         let total = bytes(&last);
         for number in 1..count as u64 {
-            let wanted = total / count as u64 * number;
-            let bound = places.find(|key| bytes(key) < wanted);
+            let bytes_before = total / count as u64 * number;
+            let bound = places.find(|key| bytes(key) < bytes_before);
             if bounds.last().is_none_or(|last| *last < bound) && bound > first && bound <= last {
                 bounds.push(bound);
             }
@@ -87,9 +87,9 @@ impl Places {
         let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
         let place = |key: &[u8]| {
             let mut bytes = [0; PLACE_BYTES];
-            let behind = &key[common..];
-            let taken = behind.len().min(PLACE_BYTES);
-            bytes[..taken].copy_from_slice(&behind[..taken]);
+            let suffix = &key[common..];
+            let length = suffix.len().min(PLACE_BYTES);
+            bytes[..length].copy_from_slice(&suffix[..length]);
             u128::from_le_bytes(bytes).swap_bytes()
         };
         Self { prefix: from[..common].to_vec(), from: place(from), to: place(to) }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(places.prefix, b"document-");
         assert_eq!(places.find(|key| key < &b"document-5"[..]), b"document-5");
         assert_eq!(places.find(|_| true), b"document-9");
-        let same = Places::between(b"a", b"a");
-        assert_eq!(same.find(|_| true), b"a");
+        let places = Places::between(b"a", b"a");
+        assert_eq!(places.find(|_| true), b"a");
     }
 }

@@ -10,7 +10,7 @@ use forebay_wire::shard_copy::block_rows;
 use forebay_wire::v1;
 use rocksdb::{Options, SstFileWriter};
 
-use super::files::{engine_refused, refused, sync_folder};
+use super::files::{disk_error, engine_refused, sync_folder};
 use super::part::{PartBlock, PartEnd, PartSource};
 use crate::resources::Resources;
 
@@ -41,12 +41,12 @@ pub(super) fn write_rows(
     let first = source.next_block()?;
     // Rows that were not worth compressing in transit are stored uncompressed, too.
     let options = Resources::import_options(first.was_compressed);
-    let written = write(path, (range, last_key), (first, source), &options);
-    if !matches!(&written, Ok(part) if part.end.digest.rows > 0) {
+    let result = write(path, (range, last_key), (first, source), &options);
+    if !matches!(&result, Ok(part) if part.end.digest.rows > 0) {
         // The part does not count, and the disk may be full.
         drop(fs::remove_file(path));
     }
-    written
+    result
 }
 
 fn write<S: PartSource>(
@@ -119,7 +119,7 @@ impl PartWriter<'_> {
         }
         if digest.rows > 0 {
             self.writer.finish().map_err(|error| engine_refused(DOING, &error))?;
-            sync_folder(path).map_err(|error| refused(DOING, &error))?;
+            sync_folder(path).map_err(|error| disk_error(DOING, &error))?;
         }
         Ok(RowPart { last_key: self.last_key, bytes, end })
     }

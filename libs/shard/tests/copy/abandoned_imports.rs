@@ -31,10 +31,10 @@ fn abandoned_import_is_removed_once_a_shard_has_passed_it() {
         assert!(folder.exists());
         resume(1);
         // A copy in progress is not removed.
-        let held = directory.resume_import("users", AT.partition).unwrap().unwrap();
+        let import = directory.resume_import("users", AT.partition).unwrap().unwrap();
         resume(0);
         assert!(folder.exists());
-        drop(held);
+        drop(import);
         resume(0);
         assert!(!folder.exists());
         assert!(directory.resume_import("users", AT.partition).unwrap().is_none());

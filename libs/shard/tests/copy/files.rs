@@ -10,7 +10,7 @@ use forebay_wire::shard_copy::{FileKind, PieceDigest, file_kind};
 use forebay_wire::v1;
 
 use super::support::*;
-use super::{MODES, copy_all, filled, folder_of_copy, freeze, write};
+use super::{MODES, copy_all, fill_replica, folder_of_copy, freeze, write};
 
 /// Block size into which the test divides pieces.
 const BLOCK: usize = 96 << 10;
@@ -20,7 +20,7 @@ struct InterruptedSource<'l> {
     pieces: Vec<(Vec<u8>, PartEnd)>,
     blocks_left: &'l mut usize,
     /// Bytes of the first piece that were sent.
-    gone: usize,
+    sent_bytes: usize,
 }
 
 impl PartSource for InterruptedSource<'_> {
@@ -32,13 +32,13 @@ impl PartSource for InterruptedSource<'_> {
         }
         *self.blocks_left -= 1;
         let (piece, end) = self.pieces.first().unwrap();
-        let to = piece.len().min(self.gone + BLOCK);
-        let bytes = piece[self.gone..to].to_vec();
+        let to = piece.len().min(self.sent_bytes + BLOCK);
+        let bytes = piece[self.sent_bytes..to].to_vec();
         let end = (to == piece.len()).then_some(*end);
-        self.gone = to;
+        self.sent_bytes = to;
         if end.is_some() {
             self.pieces.remove(0);
-            self.gone = 0;
+            self.sent_bytes = 0;
         }
         Ok(PartBlock { bytes, end, was_compressed: false })
     }
@@ -59,7 +59,7 @@ fn pieces(export: &Export, file: usize, behind_bytes: u64) -> Vec<(Vec<u8>, Part
     }
 }
 
-fn whole(export: &Export) -> Vec<Vec<u8>> {
+fn all_bytes(export: &Export) -> Vec<Vec<u8>> {
     let bytes = |file| pieces(export, file, 0).into_iter().flat_map(|(bytes, _)| bytes).collect();
     (0..export.plan().files.len()).map(bytes).collect()
 }
@@ -67,12 +67,12 @@ fn whole(export: &Export) -> Vec<Vec<u8>> {
 /// Copies the rest, at most `blocks` blocks; returns whether everything was copied.
 fn copy_torn(export: &Export, import: &Import, blocks: &mut usize) -> bool {
     (0..export.plan().files.len()).all(|file| {
-        let done = import.range(file);
-        if done.is_ended {
+        let progress = import.range(file);
+        if progress.is_ended {
             return true;
         }
-        let pieces = pieces(export, file, done.bytes);
-        write(import, file, InterruptedSource { pieces, blocks_left: blocks, gone: 0 })
+        let pieces = pieces(export, file, progress.bytes);
+        write(import, file, InterruptedSource { pieces, blocks_left: blocks, sent_bytes: 0 })
     })
 }
 
@@ -80,35 +80,38 @@ fn copy_torn(export: &Export, import: &Import, blocks: &mut usize) -> bool {
 fn interrupted_copy_resumes_after_whole_pieces() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
-    let replica = filled(&world, from.path(), 20_000);
+    let replica = fill_replica(&world, from.path(), 20_000);
     let export = freeze(&replica, &from.path().join("copies/1"), ExportMode::Files);
-    let (bytes, plan) = (whole(&export), export.plan());
+    let (bytes, plan) = (all_bytes(&export), export.plan());
     let lengths: Vec<_> = (0..bytes.len()).map(|file| pieces(&export, file, 0)).collect();
     let blocks: usize =
         lengths.iter().flatten().map(|(piece, _)| piece.len().div_ceil(BLOCK)).sum();
     assert!(lengths.iter().any(|pieces| pieces.len() > 1), "a file of several pieces");
     assert!(blocks > 30, "{blocks}");
-    for cut in 0..blocks {
+    for cut_after in 0..blocks {
         let to = tempfile::tempdir().unwrap();
         let directory = directory(to.path());
         let import = directory.begin_import(plan.clone()).unwrap();
-        assert!(!copy_torn(&export, &import, &mut cut.clone()), "{cut}");
-        let told = import.ranges();
+        assert!(!copy_torn(&export, &import, &mut cut_after.clone()), "{cut_after}");
+        let ranges = import.ranges();
         drop(import);
         let import = directory.resume_import("users", AT.partition).unwrap().unwrap();
-        assert_eq!(import.ranges(), told, "{cut}");
-        let mut durable = told.iter().zip(&lengths);
-        assert!(durable.all(|(done, pieces)| {
+        assert_eq!(import.ranges(), ranges, "{cut_after}");
+        let mut durable = ranges.iter().zip(&lengths);
+        assert!(durable.all(|(progress, pieces)| {
             let ends = pieces.iter().scan(0, |end, (piece, _)| {
                 *end += piece.len() as u64;
                 Some(*end)
             });
-            [0].into_iter().chain(ends).any(|end| end == done.bytes)
+            [0].into_iter().chain(ends).any(|end| end == progress.bytes)
         }));
-        assert!(copy_torn(&export, &import, &mut usize::MAX.clone()), "{cut}");
+        assert!(copy_torn(&export, &import, &mut usize::MAX.clone()), "{cut_after}");
         let shard = folder_of_copy(to.path()).join("shard");
         for (file, bytes) in plan.files.iter().zip(&bytes) {
-            assert!(std::fs::read(shard.join(&file.name)).unwrap() == *bytes, "{cut}: {file:?}");
+            assert!(
+                std::fs::read(shard.join(&file.name)).unwrap() == *bytes,
+                "{cut_after}: {file:?}"
+            );
         }
         directory.take_in(import).unwrap();
     }
@@ -136,11 +139,11 @@ fn end_of(bytes: &[u8], is_range_end: bool) -> PartEnd {
 fn piece_that_differs_from_its_digest_is_refused() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
-    let replica = filled(&world, from.path(), 20_000);
+    let replica = fill_replica(&world, from.path(), 20_000);
     let export = freeze(&replica, &from.path().join("copies/1"), ExportMode::Files);
     let directory = directory(to.path());
     let import = directory.begin_import(export.plan().clone()).unwrap();
-    let refused = |file: usize, bytes: Vec<u8>, end: PartEnd| {
+    let assert_refused = |file: usize, bytes: Vec<u8>, end: PartEnd| {
         let error = import.write_part(file, &mut SinglePiece(Some((bytes, end)))).unwrap_err();
         assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
         assert_eq!(import.range(file).bytes, 0, "nothing of it counts");
@@ -160,24 +163,24 @@ fn piece_that_differs_from_its_digest_is_refused() {
             false => (0..50).map(|_| dice.below(bits)).collect(),
         };
         for bit in flips {
-            let mut flipped = bytes.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            refused(file, flipped, end);
+            let mut flipped_bytes = bytes.clone();
+            flipped_bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_refused(file, flipped_bytes, end);
         }
-        let shorter = bytes[..bytes.len() - 1].to_vec();
-        refused(file, shorter.clone(), end);
-        refused(file, shorter.clone(), end_of(&shorter, true));
-        refused(file, bytes.clone(), PartEnd { is_range_end: !end.is_range_end, ..end });
+        let shorter_bytes = bytes[..bytes.len() - 1].to_vec();
+        assert_refused(file, shorter_bytes.clone(), end);
+        assert_refused(file, shorter_bytes.clone(), end_of(&shorter_bytes, true));
+        assert_refused(file, bytes.clone(), PartEnd { is_range_end: !end.is_range_end, ..end });
         let digest = RowsDigest { rows: 1, ..end.digest };
-        refused(file, bytes.clone(), PartEnd { digest, ..end });
+        assert_refused(file, bytes.clone(), PartEnd { digest, ..end });
     }
-    let (mut longer, _) = pieces(&export, current, 0).remove(0);
-    longer.push(0);
-    refused(current, longer.clone(), end_of(&longer, true));
-    refused(current, longer.clone(), end_of(&longer, false));
-    refused(current, Vec::new(), end_of(&[], false));
-    let beyond = import.write_part(1_000, &mut SinglePiece(None)).unwrap_err();
-    assert_eq!(beyond.code(), ErrorCode::InvalidArgument);
+    let (mut longer_bytes, _) = pieces(&export, current, 0).remove(0);
+    longer_bytes.push(0);
+    assert_refused(current, longer_bytes.clone(), end_of(&longer_bytes, true));
+    assert_refused(current, longer_bytes.clone(), end_of(&longer_bytes, false));
+    assert_refused(current, Vec::new(), end_of(&[], false));
+    let error = import.write_part(1_000, &mut SinglePiece(None)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
     // The refused pieces do not prevent the correct ones.
     copy_all(&export, &import);
     directory.take_in(import).unwrap();
@@ -188,43 +191,45 @@ fn piece_that_differs_from_its_digest_is_refused() {
 fn files_with_foreign_names_are_refused() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
-    let replica = filled(&world, from.path(), 10);
+    let replica = fill_replica(&world, from.path(), 10);
     let export = freeze(&replica, &from.path().join("copies/1"), ExportMode::Files);
-    let inside = to.path().join("inside");
-    let directory = directory(&inside);
+    let import_root = to.path().join("inside");
+    let directory = directory(&import_root);
     let sound = export.plan();
-    let named = |name: &str| v1::CopyFile { name: name.to_owned(), bytes: 1 };
-    let with = |file| v1::CopyPlan { files: [&sound.files[..], &[file]].concat(), ..sound.clone() };
-    let without = |kind| {
+    let file_named = |name: &str| v1::CopyFile { name: name.to_owned(), bytes: 1 };
+    let plan_with =
+        |file| v1::CopyPlan { files: [&sound.files[..], &[file]].concat(), ..sound.clone() };
+    let plan_without = |kind| {
         let files = sound.files.iter().filter(|file| file_kind(&file.name) != Some(kind));
         v1::CopyPlan { files: files.cloned().collect(), ..sound.clone() }
     };
     let absolute = to.path().join("000012.sst");
     let ranges = vec![v1::CopyRange::default()];
-    let mut manifests = without(FileKind::Current);
-    manifests.files.push(named("MANIFEST-999999"));
+    let mut manifests = plan_without(FileKind::Current);
+    manifests.files.push(file_named("MANIFEST-999999"));
     let mut plans = vec![
-        without(FileKind::Current),
-        without(FileKind::Manifest),
-        with(named("MANIFEST-999999")),
+        plan_without(FileKind::Current),
+        plan_without(FileKind::Manifest),
+        plan_with(file_named("MANIFEST-999999")),
         manifests,
-        with(sound.files[0].clone()),
+        plan_with(sound.files[0].clone()),
         v1::CopyPlan { ranges, ..sound.clone() },
         v1::CopyPlan { position: None, ..sound.clone() },
     ];
     let names =
         ["../000012.sst", "..", ".", "", "/000012.sst", "a/000012.sst", "LOCK", "000012.log"];
-    plans.extend(names.into_iter().chain(absolute.to_str()).map(|name| with(named(name))));
+    plans
+        .extend(names.into_iter().chain(absolute.to_str()).map(|name| plan_with(file_named(name))));
     for plan in plans {
-        let refused = directory.begin_import(plan.clone()).err().unwrap();
-        assert_eq!(refused.code(), ErrorCode::Corrupt, "{plan:?}: {refused}");
+        let error = directory.begin_import(plan.clone()).err().unwrap();
+        assert_eq!(error.code(), ErrorCode::Corrupt, "{plan:?}: {error}");
     }
-    assert!(!inside.exists(), "nothing was begun");
+    assert!(!import_root.exists(), "nothing was begun");
     // A copy whose plan was damaged on the disk is not resumed.
     drop(directory.begin_import(sound.clone()).unwrap());
-    let plan = folder_of_copy(&inside).join("plan");
-    let damaged = prost::Message::encode_to_vec(&with(named("../000012.sst")));
-    std::fs::write(plan, damaged).unwrap();
+    let plan = folder_of_copy(&import_root).join("plan");
+    let damaged_plan = prost::Message::encode_to_vec(&plan_with(file_named("../000012.sst")));
+    std::fs::write(plan, damaged_plan).unwrap();
     assert!(directory.resume_import("users", AT.partition).unwrap().is_none());
 }
 
@@ -234,7 +239,7 @@ const TABLES_OPENED: usize = 16;
 /// Returns a frozen shard that was copied as rows, so that each part is a separate table.
 fn frozen_of_many_tables(world: &World, dir: &Path) -> Export {
     let (from, to) = (dir.join("from"), dir.join("to"));
-    let replica = filled(world, &from, 120_000);
+    let replica = fill_replica(world, &from, 120_000);
     let rows = freeze(&replica, &dir.join("copies/1"), MODES[0]);
     let directory = directory(&to);
     let import = directory.begin_import(rows.plan().clone()).unwrap();
@@ -249,22 +254,22 @@ fn files_of_an_invalid_or_another_shard_are_refused() {
     let world = World::new();
     let export = frozen_of_many_tables(&world, from.path());
     let sound = export.plan();
-    let refused = |plan: v1::CopyPlan| {
+    let import_error = |plan: v1::CopyPlan| {
         let to = tempfile::tempdir().unwrap();
         let directory = directory(to.path());
         let import = directory.begin_import(plan.clone()).unwrap();
         for (place, file) in plan.files.iter().enumerate() {
-            let from = sound.files.iter().position(|of| of.name == file.name).unwrap();
+            let from = sound.files.iter().position(|other| other.name == file.name).unwrap();
             let mut pieces = pieces(&export, from, 0);
             if file.bytes < sound.files[from].bytes {
-                let shorter = vec![0; file.bytes as usize];
-                pieces = vec![(shorter.clone(), end_of(&shorter, true))];
+                let shorter_bytes = vec![0; file.bytes as usize];
+                pieces = vec![(shorter_bytes.clone(), end_of(&shorter_bytes, true))];
             }
             let mut blocks = usize::MAX;
             assert!(write(
                 &import,
                 place,
-                InterruptedSource { pieces, blocks_left: &mut blocks, gone: 0 }
+                InterruptedSource { pieces, blocks_left: &mut blocks, sent_bytes: 0 }
             ));
         }
         let error = directory.take_in(import).unwrap_err();
@@ -275,23 +280,23 @@ fn files_of_an_invalid_or_another_shard_are_refused() {
     let tables = sound.files.iter().filter(|file| file.name.ends_with(".sst")).count();
     assert!(tables > TABLES_OPENED, "{tables}");
     for place in [0, tables / 2, tables - 1, tables, tables + 1] {
-        let mut shorter = sound.clone();
-        shorter.files[place].bytes -= 1;
-        refused(shorter);
+        let mut shorter_plan = sound.clone();
+        shorter_plan.files[place].bytes -= 1;
+        import_error(shorter_plan);
         if sound.files[place].name.ends_with(".sst") {
-            let mut missing = sound.clone();
-            missing.files.remove(place);
-            let error = refused(missing);
+            let mut plan_without_file = sound.clone();
+            plan_without_file.files.remove(place);
+            let error = import_error(plan_without_file);
             assert!(error.message().contains("no shard"), "{error}");
         }
     }
-    refused(v1::CopyPlan { partition: sound.partition + 1, ..sound.clone() });
-    refused(v1::CopyPlan { store_id: sound.store_id + 1, ..sound.clone() });
-    refused(v1::CopyPlan { log_id: sound.log_id + 1, ..sound.clone() });
+    import_error(v1::CopyPlan { partition: sound.partition + 1, ..sound.clone() });
+    import_error(v1::CopyPlan { store_id: sound.store_id + 1, ..sound.clone() });
+    import_error(v1::CopyPlan { log_id: sound.log_id + 1, ..sound.clone() });
     let offset = sound.position.unwrap().offset;
     for offset in [offset - 1, offset + 1] {
         let position = sound.position.map(|position| v1::Position { offset, ..position });
-        refused(v1::CopyPlan { position, ..sound.clone() });
+        import_error(v1::CopyPlan { position, ..sound.clone() });
     }
     // A copy that has lost bytes on the disk since they arrived is refused, too.
     let to = tempfile::tempdir().unwrap();
@@ -309,15 +314,15 @@ fn files_of_an_invalid_or_another_shard_are_refused() {
 fn import_copies_lost_durable_files_again() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
-    let replica = filled(&world, from.path(), 1_000);
+    let replica = fill_replica(&world, from.path(), 1_000);
     for (number, mode) in MODES.into_iter().enumerate() {
         let to = tempfile::tempdir().unwrap();
         let export = freeze(&replica, &from.path().join(format!("copies/{number}")), mode);
         let directory = directory(to.path());
         copy_all(&export, &directory.begin_import(export.plan().clone()).unwrap());
         let folder = folder_of_copy(to.path());
-        let lost = a_table(&folder).or_else(|| a_table(&folder.join("shard"))).unwrap();
-        std::fs::remove_file(lost).unwrap();
+        let lost_table = a_table(&folder).or_else(|| a_table(&folder.join("shard"))).unwrap();
+        std::fs::remove_file(lost_table).unwrap();
         assert!(directory.resume_import("users", AT.partition).unwrap().is_none());
         assert!(!folder.exists());
     }
@@ -332,25 +337,25 @@ fn a_table(dir: &Path) -> Option<std::path::PathBuf> {
 fn frozen_shard_preserves_its_bytes_and_reports_missing_files() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
-    let mut replica = filled(&world, from.path(), 20_000);
+    let mut replica = fill_replica(&world, from.path(), 20_000);
     let place = from.path().join("copies/1");
     let export = freeze(&replica, &place, ExportMode::Files);
-    let before = whole(&export);
+    let before = all_bytes(&export);
     drop(export);
     (0..50).for_each(|_| drop(replica.step()));
     replica.writer.shard().flush().unwrap();
     replica.writer.shard().compact();
     let export = Export::open(&place).unwrap();
-    assert!(whole(&export) == before);
+    assert!(all_bytes(&export) == before);
     let files = export.plan().files.len();
-    let refused = |error: Option<Error>| error.unwrap().code();
-    assert_eq!(refused(export.file(files, 0).err()), ErrorCode::InvalidArgument);
-    let beyond = export.plan().files[0].bytes + 1;
-    assert_eq!(refused(export.file(0, beyond).err()), ErrorCode::InvalidArgument);
-    assert_eq!(refused(export.rows(0, None).err()), ErrorCode::InvalidArgument);
-    let (rest, end) = export.file(0, beyond - 1).unwrap().next_block().unwrap();
+    let code_of = |error: Option<Error>| error.unwrap().code();
+    assert_eq!(code_of(export.file(files, 0).err()), ErrorCode::InvalidArgument);
+    let offset = export.plan().files[0].bytes + 1;
+    assert_eq!(code_of(export.file(0, offset).err()), ErrorCode::InvalidArgument);
+    assert_eq!(code_of(export.rows(0, None).err()), ErrorCode::InvalidArgument);
+    let (rest, end) = export.file(0, offset - 1).unwrap().next_block().unwrap();
     assert!(rest.is_empty() && end.is_some_and(|end| end.is_range_end));
     let table = place.join("shard").join(&export.plan().files[0].name);
     std::fs::write(&table, b"short").unwrap();
-    assert_eq!(refused(export.file(0, 0).unwrap().next_block().err()), ErrorCode::Corrupt);
+    assert_eq!(code_of(export.file(0, 0).unwrap().next_block().err()), ErrorCode::Corrupt);
 }

@@ -47,12 +47,12 @@ impl<N: FnMut() -> Result<(Vec<u8>, Option<PartEnd>)>> PartSource for Stream<N> 
 /// Copies at most `parts` parts of a range or a file from its progress on; returns whether it has
 /// ended.
 fn copy_range(export: &Export, import: &Import, range: usize, parts: usize) -> bool {
-    let done = import.range(range);
-    if done.is_ended {
+    let progress = import.range(range);
+    if progress.is_ended {
         return true;
     }
     if export.plan().files.is_empty() {
-        let mut rows = export.rows(range, done.last_key.as_deref()).unwrap();
+        let mut rows = export.rows(range, progress.last_key.as_deref()).unwrap();
         let next = || {
             let mut block = RowsBlock::default();
             let end = rows.next(&mut block)?;
@@ -60,7 +60,7 @@ fn copy_range(export: &Export, import: &Import, range: usize, parts: usize) -> b
         };
         return write(import, range, Stream { next, parts_left: parts });
     }
-    let mut file = export.file(range, done.bytes).unwrap();
+    let mut file = export.file(range, progress.bytes).unwrap();
     write(import, range, Stream { next: || file.next_block(), parts_left: parts })
 }
 
@@ -104,7 +104,7 @@ fn digest(export: &Export) -> (RowsDigest, Vec<u64>) {
 }
 
 /// Returns a shard with some entries of the log, and `documents` more documents.
-fn filled<'w>(world: &'w World, dir: &Path, documents: usize) -> Replica<'w> {
+fn fill_replica<'w>(world: &'w World, dir: &Path, documents: usize) -> Replica<'w> {
     let mut replica = world.resume(dir);
     (0..50).for_each(|_| drop(replica.step()));
     replica.fill(documents);
@@ -129,8 +129,8 @@ fn folder_of_copy(dir: &Path) -> PathBuf {
 fn copy_equals_the_frozen_shard_and_follows_the_log() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
-    let mut replica = filled(&world, from.path(), 120_000);
-    let frozen = replica.live();
+    let mut replica = fill_replica(&world, from.path(), 120_000);
+    let frozen_documents = replica.live();
     let place = |name: &str| from.path().join("copies").join(name);
     let rows = freeze(&replica, &place("1"), MODES[0]);
     let files = freeze(&replica, &place("2"), MODES[1]);
@@ -139,8 +139,8 @@ fn copy_equals_the_frozen_shard_and_follows_the_log() {
     (0..50).for_each(|_| drop(replica.step()));
     let (expected, sizes) = digest(&rows);
     assert!(sizes.len() > RANGES / 2, "{sizes:?}");
-    let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
-    assert!(*most < 2 * least, "ranges of equal bytes: {sizes:?}");
+    let (smallest, largest) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+    assert!(*largest < 2 * smallest, "ranges of equal bytes: {sizes:?}");
     for export in [rows, files] {
         let to = tempfile::tempdir().unwrap();
         let directory = directory(to.path());
@@ -154,10 +154,10 @@ fn copy_equals_the_frozen_shard_and_follows_the_log() {
         directory.take_in(import).unwrap();
         let mut copy = world.resume(to.path());
         assert_eq!(copy.state.offset_applied, at);
-        assert!(copy.live() == frozen);
+        assert!(copy.live() == frozen_documents);
         // The copy compacts on its own: it holds at most the expired documents of its source.
-        let copied = digest(&freeze(&copy, &to.path().join("copies/1"), MODES[0])).0;
-        assert!(copied.rows <= expected.rows, "{copied:?}, {expected:?}");
+        let copied_digest = digest(&freeze(&copy, &to.path().join("copies/1"), MODES[0])).0;
+        assert!(copied_digest.rows <= expected.rows, "{copied_digest:?}, {expected:?}");
         (0..50).for_each(|_| drop(copy.step()));
         assert!(copy.live() == replica.live());
     }
@@ -167,7 +167,7 @@ fn copy_equals_the_frozen_shard_and_follows_the_log() {
 fn copy_resumes_after_its_durable_parts() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
-    let replica = filled(&world, from.path(), 60_000);
+    let replica = fill_replica(&world, from.path(), 60_000);
     for mode in MODES {
         let (to, mut dice) = (tempfile::tempdir().unwrap(), SeededRng::new(5));
         let (mut turns, mut breaks) = (0, 0);
@@ -182,9 +182,15 @@ fn copy_resumes_after_its_durable_parts() {
             assert!(directory.resume_import("others", AT.partition).unwrap().is_none());
             let import = directory.resume_import("users", AT.partition).unwrap().unwrap();
             let ranges = import.ranges();
-            let left: Vec<_> = (0..ranges.len()).filter(|of| !ranges[*of].is_ended).collect();
+            let unfinished_ranges: Vec<_> =
+                (0..ranges.len()).filter(|range| !ranges[*range].is_ended).collect();
             // Each third turn completes no part.
-            breaks += usize::from(!copy_range(&export, &import, *dice.pick(&left), turns % 3));
+            breaks += usize::from(!copy_range(
+                &export,
+                &import,
+                *dice.pick(&unfinished_ranges),
+                turns % 3,
+            ));
             turns += 1;
             if import.ranges().iter().all(|range| range.is_ended) {
                 assert_eq!(import.digest(), digest(&export).0);
@@ -205,26 +211,29 @@ fn copy_resumes_after_its_durable_parts() {
 fn second_import_conflicts_and_kill_at_the_end_loses_nothing() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
-    let replica = filled(&world, from.path(), 1_000);
+    let replica = fill_replica(&world, from.path(), 1_000);
     for (number, mode) in MODES.into_iter().enumerate() {
         let to = tempfile::tempdir().unwrap();
         let export = freeze(&replica, &from.path().join(format!("copies/{number}")), mode);
         let directory = directory(to.path());
         let import = directory.begin_import(export.plan().clone()).unwrap();
-        for again in [
+        for error in [
             directory.resume_import("users", AT.partition).err(),
             directory.begin_import(export.plan().clone()).err(),
         ] {
-            assert_eq!(again.unwrap().code(), ErrorCode::Conflict);
+            assert_eq!(error.unwrap().code(), ErrorCode::Conflict);
         }
         copy_all(&export, &import);
         let copy = folder_of_copy(to.path());
-        let kept = ["plan", "parts"].map(|name| (name, std::fs::read(copy.join(name)).unwrap()));
+        let saved_files =
+            ["plan", "parts"].map(|name| (name, std::fs::read(copy.join(name)).unwrap()));
         directory.take_in(import).unwrap();
         assert!(!copy.exists());
         let leave = || {
             std::fs::create_dir_all(&copy).unwrap();
-            kept.iter().for_each(|(name, bytes)| std::fs::write(copy.join(name), bytes).unwrap());
+            saved_files
+                .iter()
+                .for_each(|(name, bytes)| std::fs::write(copy.join(name), bytes).unwrap());
         };
         // A kill between ingesting the files and renaming the shard leaves this state.
         leave();
@@ -245,14 +254,14 @@ fn second_import_conflicts_and_kill_at_the_end_loses_nothing() {
 fn imports_of_two_stores_to_one_folder_do_not_interfere() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
-    let replica = filled(&world, from.path(), 10);
+    let replica = fill_replica(&world, from.path(), 10);
     let export = freeze(&replica, &from.path().join("copies/1"), ONE_RANGE);
     let directory = directory(to.path());
-    let of = |store: &str, store_id| {
+    let plan_of = |store: &str, store_id| {
         let store = store.to_owned();
         forebay_wire::v1::CopyPlan { store, store_id, ..export.plan().clone() }
     };
-    let plans = [of("users", AT.store.0), of("others", AT.store.0 + 1)];
+    let plans = [plan_of("users", AT.store.0), plan_of("others", AT.store.0 + 1)];
     let [users, others] = plans.map(|plan| directory.begin_import(plan).unwrap());
     drop(users);
     assert!(directory.resume_import("users", AT.partition).unwrap().is_some());

@@ -10,7 +10,7 @@ use forebay_wire::v1;
 use prost::Message;
 
 use super::support::*;
-use super::{ONE_RANGE, digest, filled, folder_of_copy, freeze};
+use super::{ONE_RANGE, digest, fill_replica, folder_of_copy, freeze};
 
 /// A source that sends given rows, with any digest.
 struct RowsSource {
@@ -42,46 +42,47 @@ fn rows_source(rows: &[(&[u8], &[u8])]) -> RowsSource {
 fn rows_that_differ_from_their_digest_are_refused() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
-    let replica = filled(&world, from.path(), 10);
+    let replica = fill_replica(&world, from.path(), 10);
     let export = freeze(&replica, &from.path().join("copies/1"), ONE_RANGE);
     let directory = directory(to.path());
     let import = directory.begin_import(export.plan().clone()).unwrap();
-    let refused = |mut rows: RowsSource| import.write_part(0, &mut rows).unwrap_err().code();
+    let write_error_code =
+        |mut rows: RowsSource| import.write_part(0, &mut rows).unwrap_err().code();
     let [a, b]: [(&[u8], &[u8]); 2] = [(b"a", b"1"), (b"b", b"2")];
-    assert_eq!(refused(rows_source(&[b, a])), ErrorCode::Corrupt);
-    assert_eq!(refused(rows_source(&[a, a])), ErrorCode::Corrupt);
+    assert_eq!(write_error_code(rows_source(&[b, a])), ErrorCode::Corrupt);
+    assert_eq!(write_error_code(rows_source(&[a, a])), ErrorCode::Corrupt);
     let RowsSource { rows, digest, was_compressed } = rows_source(&[a, b]);
-    let more = RowsDigest { rows: digest.rows + 1, ..digest };
+    let more_rows = RowsDigest { rows: digest.rows + 1, ..digest };
     let other = RowsDigest { sum: digest.sum ^ 1, ..digest };
-    for digest in [more, other] {
+    for digest in [more_rows, other] {
         assert_eq!(
-            refused(RowsSource { rows: rows.clone(), digest, was_compressed }),
+            write_error_code(RowsSource { rows: rows.clone(), digest, was_compressed }),
             ErrorCode::Corrupt
         );
     }
     let keys: Vec<_> = (0..=COPY_PART_ROWS_MAX).map(|key| key.swap_bytes().to_le_bytes()).collect();
-    let many: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b""[..])).collect();
-    assert_eq!(refused(rows_source(&many)), ErrorCode::Corrupt);
+    let many_rows: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b""[..])).collect();
+    assert_eq!(write_error_code(rows_source(&many_rows)), ErrorCode::Corrupt);
     let folder = folder_of_copy(to.path());
-    let left = std::fs::read_dir(folder).unwrap().map(|name| name.unwrap().file_name());
-    let left: Vec<_> = left.filter(|name| name.to_string_lossy().ends_with(".sst")).collect();
-    assert!(left.is_empty(), "what does not count takes no room: {left:?}");
+    let files = std::fs::read_dir(folder).unwrap().map(|name| name.unwrap().file_name());
+    let files: Vec<_> = files.filter(|name| name.to_string_lossy().ends_with(".sst")).collect();
+    assert!(files.is_empty(), "what does not count takes no room: {files:?}");
     assert_eq!(import.digest(), RowsDigest::default(), "nothing of it counts");
     // A copy that makes no shard is removed.
     assert!(import.write_part(0, &mut rows_source(&[a, b])).unwrap());
     assert_eq!(directory.take_in(import).unwrap_err().code(), ErrorCode::Corrupt);
     assert!(directory.resume_import("users", AT.partition).unwrap().is_none(), "it is over");
 
-    let mut torn = export.plan().clone();
-    torn.ranges[0].to = Some(b"d".to_vec().into());
-    assert_eq!(directory.begin_import(torn).err().unwrap().code(), ErrorCode::Corrupt);
+    let mut torn_plan = export.plan().clone();
+    torn_plan.ranges[0].to = Some(b"d".to_vec().into());
+    assert_eq!(directory.begin_import(torn_plan).err().unwrap().code(), ErrorCode::Corrupt);
 }
 
 #[test]
 fn empty_key_is_copied() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
-    let replica = filled(&world, from.path(), 10);
+    let replica = fill_replica(&world, from.path(), 10);
     let export = freeze(&replica, &from.path().join("copies/1"), ONE_RANGE);
     let mut rows = Vec::new();
     let mut block = RowsBlock::default();
@@ -97,15 +98,15 @@ fn empty_key_is_copied() {
     directory.take_in(import).unwrap();
     let copy = world.resume(to.path());
     assert!(copy.live() == replica.live());
-    let again = freeze(&copy, &to.path().join("copies/1"), ONE_RANGE);
-    assert_eq!(digest(&again).0, rows_source(&rows).digest);
+    let copied_export = freeze(&copy, &to.path().join("copies/1"), ONE_RANGE);
+    assert_eq!(digest(&copied_export).0, rows_source(&rows).digest);
 }
 
 #[test]
 fn part_is_stored_compressed_only_if_it_arrived_compressed() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
-    let replica = filled(&world, from.path(), 10);
+    let replica = fill_replica(&world, from.path(), 10);
     let export = freeze(&replica, &from.path().join("copies/1"), ONE_RANGE);
     let directory = directory(to.path());
     let value = [7; 100_000];
@@ -125,7 +126,7 @@ fn part_ends_at_a_number_of_rows() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let documents = COPY_PART_ROWS_MAX as usize + 10_000;
-    let replica = filled(&world, from.path(), documents);
+    let replica = fill_replica(&world, from.path(), documents);
     let place = from.path().join("copies/1");
     let mut plan = freeze(&replica, &place, ONE_RANGE).plan().clone();
     plan.part_bytes = u64::MAX;

@@ -141,7 +141,8 @@ impl World {
 fn batches(dice: &mut SeededRng, definition: &Definition, n: u64) -> Vec<ClientBatch> {
     let count = if n % 50 == 7 { 1_000 } else { 1 + dice.below(40) };
     let first = n * 1_000 / CLIENTS as u64;
-    let of = |client: usize, changes| ClientBatch { client: ClientId(client as u128), changes };
+    let batch_of =
+        |client: usize, changes| ClientBatch { client: ClientId(client as u128), changes };
     let mut changes: Vec<_> =
         (0..count as u64).map(|i| change(dice, definition, n, first + i)).collect();
     if n % 9 == 4 {
@@ -150,7 +151,7 @@ fn batches(dice: &mut SeededRng, definition: &Definition, n: u64) -> Vec<ClientB
     }
     let rest = changes.split_off(changes.len() / 2);
     let client = n as usize % CLIENTS;
-    vec![of(client, changes), of(CLIENTS + client, rest)]
+    vec![batch_of(client, changes), batch_of(CLIENTS + client, rest)]
 }
 
 fn change(dice: &mut SeededRng, definition: &Definition, n: u64, sequence: u64) -> Change {
@@ -272,8 +273,8 @@ impl Replica<'_> {
         for client in 0..2 * CLIENTS as u128 {
             for sequence in (0..self.state.offset_applied.0 * 200).rev().take(2_000) {
                 let (client, sequence) = (ClientId(client), Sequence(sequence));
-                let told = self.outcomes.get(client, sequence);
-                assert_eq!(told, model.outcomes.get(client, sequence));
+                let outcome = self.outcomes.get(client, sequence);
+                assert_eq!(outcome, model.outcomes.get(client, sequence));
             }
         }
     }
