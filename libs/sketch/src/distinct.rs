@@ -35,12 +35,12 @@ pub(crate) struct Estimate {
 impl Distinct {
     /// Creates an empty sketch with `2^lg_k` registers.
     pub(crate) fn new(lg_k: u8) -> Result<Self> {
-        let refused = |error| {
+        let creation_error = |error| {
             Error::internal(format!(
                 "a HyperLogLog sketch of lg_k {lg_k} could not be created: {error}"
             ))
         };
-        let sketch = HllSketch::new(lg_k, HllType::Hll8).map_err(refused)?;
+        let sketch = HllSketch::new(lg_k, HllType::Hll8).map_err(creation_error)?;
         Ok(Self { sketch })
     }
 
@@ -86,8 +86,8 @@ impl Distinct {
     }
 
     /// Appends the sketch in the byte form of DataSketches.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.extend_from_slice(&self.without_history()?.serialize());
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.extend_from_slice(&self.without_history()?.serialize());
         Ok(())
     }
 
@@ -104,9 +104,9 @@ impl Distinct {
         if has_registers && registers.any(|register| *register > REGISTER_MAX) {
             return Err(Error::corrupt("a register is above the largest value of a hash"));
         }
-        let refused =
+        let decode_error =
             |error| Error::corrupt(format!("the bytes are not a HyperLogLog sketch: {error}"));
-        let sketch = HllSketch::deserialize(bytes).map_err(refused)?;
+        let sketch = HllSketch::deserialize(bytes).map_err(decode_error)?;
         if sketch.target_type() != HllType::Hll8 || sketch.serialize().len() != bytes.len() {
             return Err(Error::corrupt("the sketch does not have one byte for each register"));
         }
@@ -116,9 +116,9 @@ impl Distinct {
 }
 
 fn union(a: &HllSketch, b: &HllSketch) -> Result<HllSketch> {
-    let refused =
+    let merge_error =
         |error| Error::internal(format!("the HyperLogLog sketches could not be merged: {error}"));
-    let mut union = HllUnion::new(a.lg_config_k()).map_err(refused)?;
+    let mut union = HllUnion::new(a.lg_config_k()).map_err(merge_error)?;
     union.update(a);
     union.update(b);
     Ok(union.to_sketch(HllType::Hll8))
@@ -139,19 +139,19 @@ mod tests {
     #[test]
     fn estimate_is_equal_for_any_order_and_split() {
         for count in [0, 3, 8, 9, 90, 97, 500, 20_000] {
-            let whole = of(0..count);
-            let wanted = whole.estimate(Some(2)).unwrap();
-            assert_eq!(of((0..count).rev().chain(0..count)).estimate(Some(2)).unwrap(), wanted);
-            for split in [0, 1, count / 3, count / 2, count] {
-                let (left, right) = (of(0..split.min(count)), of(split.min(count)..count));
+            let sketch = of(0..count);
+            let expected = sketch.estimate(Some(2)).unwrap();
+            assert_eq!(of((0..count).rev().chain(0..count)).estimate(Some(2)).unwrap(), expected);
+            for split_at in [0, 1, count / 3, count / 2, count] {
+                let (left, right) = (of(0..split_at.min(count)), of(split_at.min(count)..count));
                 for (mut into, from) in [(left.clone(), &right), (right.clone(), &left)] {
                     into.merge(from).unwrap();
-                    assert_eq!(into.estimate(Some(2)).unwrap(), wanted, "{count} at {split}");
+                    assert_eq!(into.estimate(Some(2)).unwrap(), expected, "{count} at {split_at}");
                 }
             }
             let mut bytes = Vec::new();
-            whole.encode(&mut bytes).unwrap();
-            assert_eq!(Distinct::decode(&bytes, 10).unwrap().estimate(Some(2)).unwrap(), wanted);
+            sketch.encode(&mut bytes).unwrap();
+            assert_eq!(Distinct::decode(&bytes, 10).unwrap().estimate(Some(2)).unwrap(), expected);
         }
     }
 
@@ -162,10 +162,10 @@ mod tests {
         let mut bytes = Vec::new();
         of(0..20_000).encode(&mut bytes).unwrap();
         for (mode, register) in [(0, 64), (0xf0, 64), (0xf0, 255)] {
-            let mut forged = bytes.clone();
-            forged[MODE_AT] |= mode;
-            forged[REGISTERS_AT + 9] = register;
-            let error = Distinct::decode(&forged, 10).unwrap_err();
+            let mut forged_bytes = bytes.clone();
+            forged_bytes[MODE_AT] |= mode;
+            forged_bytes[REGISTERS_AT + 9] = register;
+            let error = Distinct::decode(&forged_bytes, 10).unwrap_err();
             assert_eq!(error.code(), forebay_core::ErrorCode::Corrupt);
         }
     }

@@ -100,18 +100,18 @@ impl ExactSum {
     }
 
     fn add(&mut self, is_negative: bool, magnitude: &[u64; POWER_MAX], exponent: i32) {
-        let used = magnitude.iter().rposition(|limb| *limb != 0).map_or(0, |at| at + 1);
-        if used == 0 {
+        let limb_count = magnitude.iter().rposition(|limb| *limb != 0).map_or(0, |at| at + 1);
+        if limb_count == 0 {
             return;
         }
         let (at, shift) = (exponent.div_euclid(LIMB_BITS), exponent.rem_euclid(LIMB_BITS));
         let mut shifted = [0; SHIFTED_LIMBS];
-        for (place, limb) in magnitude[..used].iter().enumerate() {
+        for (place, limb) in magnitude[..limb_count].iter().enumerate() {
             let wide = u128::from(*limb) << shift;
             shifted[place] |= wide as u64;
             shifted[place + 1] |= (wide >> LIMB_BITS) as u64;
         }
-        self.add_limbs(at, &shifted[..=used], is_negative);
+        self.add_limbs(at, &shifted[..=limb_count], is_negative);
         self.trim();
     }
 
@@ -121,19 +121,19 @@ impl ExactSum {
         let from = (at - self.first) as usize;
         let mut carry = false;
         for (place, limb) in self.limbs[from..].iter_mut().enumerate() {
-            let by = limbs.get(place).copied().unwrap_or(0);
+            let addend = limbs.get(place).copied().unwrap_or(0);
             if place >= limbs.len() && !carry {
                 break;
             }
-            let (sum, once, again);
+            let (sum, is_first_overflow, is_second_overflow);
             if is_negative {
-                (sum, once) = limb.overflowing_sub(by);
-                (*limb, again) = sum.overflowing_sub(u64::from(carry));
+                (sum, is_first_overflow) = limb.overflowing_sub(addend);
+                (*limb, is_second_overflow) = sum.overflowing_sub(u64::from(carry));
             } else {
-                (sum, once) = limb.overflowing_add(by);
-                (*limb, again) = sum.overflowing_add(u64::from(carry));
+                (sum, is_first_overflow) = limb.overflowing_add(addend);
+                (*limb, is_second_overflow) = sum.overflowing_add(u64::from(carry));
             }
-            carry = once || again;
+            carry = is_first_overflow || is_second_overflow;
         }
     }
 
@@ -143,13 +143,13 @@ impl ExactSum {
             self.first = at;
         }
         if at < self.first {
-            let missing = (self.first - at) as usize;
-            self.limbs.splice(0..0, std::iter::repeat_n(0, missing));
+            let missing_count = (self.first - at) as usize;
+            self.limbs.splice(0..0, std::iter::repeat_n(0, missing_count));
             self.first = at;
         }
-        let needed = self.limbs.len().max((at - self.first) as usize + count) + 1;
+        let limb_count = self.limbs.len().max((at - self.first) as usize + count) + 1;
         let sign = if self.is_negative() { u64::MAX } else { 0 };
-        self.limbs.resize(needed, sign);
+        self.limbs.resize(limb_count, sign);
     }
 
     fn trim(&mut self) {
@@ -182,8 +182,8 @@ impl ExactSum {
         let magnitude: Vec<u64> = if other.is_negative() {
             let mut carry = true;
             let flip = |limb: &u64| {
-                let (limb, carried) = (!limb).overflowing_add(u64::from(carry));
-                carry = carried;
+                let (limb, next_carry) = (!limb).overflowing_add(u64::from(carry));
+                carry = next_carry;
                 limb
             };
             other.limbs.iter().map(flip).collect()
@@ -212,10 +212,10 @@ impl ExactSum {
     }
 
     /// Appends `first i16 | limbs u16 | limb u64 *`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.first as i16).to_le_bytes());
-        out.extend_from_slice(&(self.limbs.len() as u16).to_le_bytes());
-        self.limbs.iter().for_each(|limb| out.extend_from_slice(&limb.to_le_bytes()));
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&(self.first as i16).to_le_bytes());
+        bytes.extend_from_slice(&(self.limbs.len() as u16).to_le_bytes());
+        self.limbs.iter().for_each(|limb| bytes.extend_from_slice(&limb.to_le_bytes()));
     }
 
     /// Decodes a sum of this power of values.
@@ -228,19 +228,19 @@ impl ExactSum {
         }
         let limbs = (0..count).map(|_| reader.u64()).collect::<Result<_>>()?;
         let read = Self { first, limbs };
-        let mut trimmed = read.clone();
-        trimmed.trim();
-        if trimmed != read {
+        let mut trimmed_sum = read.clone();
+        trimmed_sum.trim();
+        if trimmed_sum != read {
             return Err(Error::corrupt("the sum has too many limbs"));
         }
         Ok(read)
     }
 }
 
-fn multiply(limbs: &mut [u64; POWER_MAX], by: u64) {
+fn multiply(limbs: &mut [u64; POWER_MAX], factor: u64) {
     let mut carry = 0;
     for limb in limbs {
-        let wide = u128::from(*limb) * u128::from(by) + carry;
+        let wide = u128::from(*limb) * u128::from(factor) + carry;
         *limb = wide as u64;
         carry = wide >> LIMB_BITS;
     }
@@ -273,25 +273,25 @@ impl Exact {
     /// Returns the sum.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let exponent = self.exponent.min(other.exponent);
-        let aligned = |of: &Self| &of.digits << (of.exponent - exponent) as u64;
-        Self { digits: aligned(self) + aligned(other), exponent }
+        let align = |number: &Self| &number.digits << (number.exponent - exponent) as u64;
+        Self { digits: align(self) + align(other), exponent }
     }
 
     /// Returns the product with a small integer.
-    pub(crate) fn by(&self, factor: i64) -> Self {
+    pub(crate) fn times_integer(&self, factor: i64) -> Self {
         Self { digits: &self.digits * factor, exponent: self.exponent }
     }
 
     /// Returns the nearest float, halves to even; infinity beyond the range of floats.
     pub(crate) fn to_f64(&self) -> f64 {
-        let (mantissa, exponent) = self.rounded(EXPONENT_MIN);
+        let (mantissa, exponent) = self.round(EXPONENT_MIN);
         scale(mantissa, exponent)
     }
 
     /// Returns the nearest number of 53 bits, as a whole float and a power of two. If `is_even`,
     /// the exponent is even, at the cost of one more bit in the mantissa.
     pub(crate) fn scaled(&self, is_even: bool) -> (f64, i64) {
-        let (mantissa, exponent) = self.rounded(i64::MIN);
+        let (mantissa, exponent) = self.round(i64::MIN);
         if is_even && exponent.rem_euclid(2) == 1 {
             return (mantissa * 2.0, exponent - 1);
         }
@@ -299,24 +299,27 @@ impl Exact {
     }
 
     /// Rounds to 53 bits, or to fewer if the last bit would be below `exponent_min`.
-    fn rounded(&self, exponent_min: i64) -> (f64, i64) {
+    fn round(&self, exponent_min: i64) -> (f64, i64) {
         let magnitude = self.digits.magnitude();
         let bits = magnitude.bits() as i64;
         let exponent = (self.exponent + bits - MANTISSA_BITS).max(exponent_min);
-        let cut = exponent - self.exponent;
-        let digits =
-            if cut <= 0 { magnitude << (-cut) as u64 } else { halved(magnitude, cut as u64) };
-        let whole = digits.to_u64_digits().first().copied().unwrap_or(0) as f64;
-        (if self.digits.sign() == Sign::Minus { -whole } else { whole }, exponent)
+        let bits_cut = exponent - self.exponent;
+        let digits = if bits_cut <= 0 {
+            magnitude << (-bits_cut) as u64
+        } else {
+            halve(magnitude, bits_cut as u64)
+        };
+        let mantissa = digits.to_u64_digits().first().copied().unwrap_or(0) as f64;
+        (if self.digits.sign() == Sign::Minus { -mantissa } else { mantissa }, exponent)
     }
 }
 
 /// Returns a magnitude without its last bits, rounded to the nearest, halves to even.
-fn halved(magnitude: &BigUint, bits: u64) -> BigUint {
-    let kept = magnitude >> bits;
+fn halve(magnitude: &BigUint, bits: u64) -> BigUint {
+    let quotient = magnitude >> bits;
     let is_half = magnitude.bit(bits - 1);
     let is_more = magnitude.trailing_zeros().is_some_and(|zeros| zeros < bits - 1);
-    if is_half && (is_more || kept.bit(0)) { kept + 1_u32 } else { kept }
+    if is_half && (is_more || quotient.bit(0)) { quotient + 1_u32 } else { quotient }
 }
 
 /// Multiplies a float by a power of two. The result is rounded only if it is below all normal

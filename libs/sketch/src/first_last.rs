@@ -43,19 +43,19 @@ impl OrderedValue {
 pub(crate) struct FirstLast {
     is_latest: bool,
     count: u16,
-    kept: Vec<OrderedValue>,
+    values: Vec<OrderedValue>,
 }
 
 impl FirstLast {
     /// Creates the state of no events.
     pub(crate) fn new(is_latest: bool, count: u16) -> Self {
-        Self { is_latest, count, kept: Vec::new() }
+        Self { is_latest, count, values: Vec::new() }
     }
 
     /// Adds a value.
     pub(crate) fn insert(&mut self, value: &Value, at: EventOrder) {
-        let is_full = self.kept.len() == usize::from(self.count);
-        let edge = if self.is_latest { self.kept.first() } else { self.kept.last() };
+        let is_full = self.values.len() == usize::from(self.count);
+        let edge = if self.is_latest { self.values.first() } else { self.values.last() };
         let is_beyond =
             |edge: &OrderedValue| if self.is_latest { at < edge.at } else { at > edge.at };
         if is_full && edge.is_some_and(is_beyond) {
@@ -64,36 +64,36 @@ impl FirstLast {
         self.put(OrderedValue { at, value: value.clone() });
     }
 
-    fn put(&mut self, kept: OrderedValue) {
-        let place = self.kept.partition_point(|before| before.order(&kept) != Ordering::Greater);
-        self.kept.insert(place, kept);
-        if self.kept.len() > usize::from(self.count) {
-            let over = if self.is_latest { 0 } else { self.kept.len() - 1 };
-            self.kept.remove(over);
+    fn put(&mut self, value: OrderedValue) {
+        let place = self.values.partition_point(|before| before.order(&value) != Ordering::Greater);
+        self.values.insert(place, value);
+        if self.values.len() > usize::from(self.count) {
+            let excess_place = if self.is_latest { 0 } else { self.values.len() - 1 };
+            self.values.remove(excess_place);
         }
     }
 
     /// Merges another state.
     pub(crate) fn merge(&mut self, other: &Self) {
-        other.kept.iter().for_each(|kept| self.put(kept.clone()));
+        other.values.iter().for_each(|value| self.put(value.clone()));
     }
 
     /// Returns the values, in the order of their events.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
-        self.kept.iter().map(|kept| &kept.value)
+        self.values.iter().map(|ordered| &ordered.value)
     }
 
     /// Appends `is_latest u8 | bound u16 | kept u16`, then each value: `event_time i64 | position |
     /// value_bytes u16 | value`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.is_latest));
-        out.extend_from_slice(&self.count.to_le_bytes());
-        out.extend_from_slice(&(self.kept.len() as u16).to_le_bytes());
-        for OrderedValue { at, value } in &self.kept {
-            out.extend_from_slice(&at.time.as_micros().to_le_bytes());
-            out.extend_from_slice(&at.position.to_bytes());
-            out.extend_from_slice(&(value.encoded_bytes() as u16).to_le_bytes());
-            encode_value(value, out);
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(u8::from(self.is_latest));
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        bytes.extend_from_slice(&(self.values.len() as u16).to_le_bytes());
+        for OrderedValue { at, value } in &self.values {
+            bytes.extend_from_slice(&at.time.as_micros().to_le_bytes());
+            bytes.extend_from_slice(&at.position.to_bytes());
+            bytes.extend_from_slice(&(value.encoded_bytes() as u16).to_le_bytes());
+            encode_value(value, bytes);
         }
     }
 
@@ -103,19 +103,19 @@ impl FirstLast {
         if is_latest != u8::from(self.is_latest) || reader.u16()? != self.count {
             return Err(Error::corrupt("the state has another bound than its aggregate"));
         }
-        let kept = reader.u16()?;
-        if kept > self.count {
+        let count = reader.u16()?;
+        if count > self.count {
             return Err(Error::corrupt("the state has too many values"));
         }
-        for _ in 0..kept {
+        for _ in 0..count {
             let time = reader.time()?;
             let position = Position::from_bytes(&reader.take()?);
             let value = take_value(reader, input)?;
             let next = OrderedValue { at: EventOrder { time, position }, value };
-            if self.kept.last().is_some_and(|last| last.order(&next) == Ordering::Greater) {
+            if self.values.last().is_some_and(|last| last.order(&next) == Ordering::Greater) {
                 return Err(Error::corrupt("the values are not in the order of their events"));
             }
-            self.kept.push(next);
+            self.values.push(next);
         }
         Ok(self)
     }
@@ -175,13 +175,13 @@ mod tests {
     #[test]
     fn every_split_and_order_gives_the_same_state() {
         for (is_latest, count) in [(true, 3), (false, 3), (true, 1), (false, 1)] {
-            let whole = of(is_latest, count, &EVENTS);
+            let expected = of(is_latest, count, &EVENTS);
             for split in 0..EVENTS.len() {
                 let (left, right) = EVENTS.split_at(split);
                 let (left, right) = (of(is_latest, count, left), of(is_latest, count, right));
                 for (mut into, from) in [(left.clone(), &right), (right.clone(), &left)] {
                     into.merge(from);
-                    assert_eq!(into, whole);
+                    assert_eq!(into, expected);
                 }
             }
         }

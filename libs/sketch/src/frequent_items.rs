@@ -54,17 +54,17 @@ impl FrequentItems {
         self.count(&integer.to_le_bytes(), 1);
     }
 
-    fn count(&mut self, item: &[u8], by: u64) {
-        self.weight = self.weight.saturating_add(by);
-        self.raise(item, by);
+    fn count(&mut self, item: &[u8], weight: u64) {
+        self.weight = self.weight.saturating_add(weight);
+        self.raise(item, weight);
         self.purge();
     }
 
-    fn raise(&mut self, item: &[u8], by: u64) {
+    fn raise(&mut self, item: &[u8], weight: u64) {
         match self.counters.get_mut(item) {
-            Some(counter) => *counter = counter.saturating_add(by),
+            Some(counter) => *counter = counter.saturating_add(weight),
             None => {
-                self.counters.insert(item.into(), by);
+                self.counters.insert(item.into(), weight);
             }
         }
     }
@@ -106,27 +106,34 @@ impl FrequentItems {
 
     /// Appends the sketch in the byte form of DataSketches: a sketch of longs for numbers, of
     /// strings for text.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, input: ScalarType) {
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>, input: ScalarType) {
         let is_empty = self.is_empty();
         let preamble = if is_empty { PREAMBLE_LONGS_EMPTY } else { PREAMBLE_LONGS };
         let flags = if is_empty { FLAGS_EMPTY } else { 0 };
         let lg_now = (LG_COUNTERS_MIN..self.lg_counters)
             .find(|lg| self.counters.len() <= capacity(*lg))
             .unwrap_or(self.lg_counters);
-        out.extend_from_slice(&[preamble, SERIAL_VERSION, FAMILY, self.lg_counters, lg_now, flags]);
-        out.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&[
+            preamble,
+            SERIAL_VERSION,
+            FAMILY,
+            self.lg_counters,
+            lg_now,
+            flags,
+        ]);
+        bytes.extend_from_slice(&[0; 2]);
         if is_empty {
             return;
         }
-        out.extend_from_slice(&(self.counters.len() as u64).to_le_bytes());
-        out.extend_from_slice(&self.weight.to_le_bytes());
-        out.extend_from_slice(&self.offset.to_le_bytes());
-        self.counters.values().for_each(|counter| out.extend_from_slice(&counter.to_le_bytes()));
+        bytes.extend_from_slice(&(self.counters.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&self.weight.to_le_bytes());
+        bytes.extend_from_slice(&self.offset.to_le_bytes());
+        self.counters.values().for_each(|counter| bytes.extend_from_slice(&counter.to_le_bytes()));
         for item in self.counters.keys() {
             if input == ScalarType::String {
-                out.extend_from_slice(&(item.len() as u32).to_le_bytes());
+                bytes.extend_from_slice(&(item.len() as u32).to_le_bytes());
             }
-            out.extend_from_slice(item);
+            bytes.extend_from_slice(item);
         }
     }
 
@@ -164,8 +171,8 @@ impl FrequentItems {
             ));
         }
         let counts: Vec<u64> = (0..count).map(|_| reader.u64()).collect::<Result<_>>()?;
-        let counted = counts.iter().try_fold(0_u64, |sum, counter| sum.checked_add(*counter));
-        if counts.contains(&0) || counted.is_none_or(|counted| counted > read.weight) {
+        let counts_sum = counts.iter().try_fold(0_u64, |sum, counter| sum.checked_add(*counter));
+        if counts.contains(&0) || counts_sum.is_none_or(|counts_sum| counts_sum > read.weight) {
             return Err(Error::corrupt(
                 "the counters of the sketch do not match its number of values",
             ));
@@ -199,17 +206,19 @@ fn take_item<'b>(reader: &mut ByteReader<'b>, input: ScalarType) -> Result<&'b [
 
 /// Returns the value of an item's bytes.
 fn value_of(item: &[u8], input: ScalarType) -> Result<Value> {
-    let wrong = || Error::corrupt("an item of the sketch is not a value of its column");
+    let item_error = || Error::corrupt("an item of the sketch is not a value of its column");
     if input == ScalarType::String {
-        return Ok(Value::String(std::str::from_utf8(item).map_err(|_| wrong())?.to_owned()));
+        return Ok(Value::String(std::str::from_utf8(item).map_err(|_| item_error())?.to_owned()));
     }
-    let integer = i64::from_le_bytes(item.try_into().map_err(|_| wrong())?);
+    let integer = i64::from_le_bytes(item.try_into().map_err(|_| item_error())?);
     match (input, integer) {
         (ScalarType::Bool, 0 | 1) => Ok(Value::Bool(integer == 1)),
-        (ScalarType::Int32, _) => i32::try_from(integer).map(Value::Int32).map_err(|_| wrong()),
+        (ScalarType::Int32, _) => {
+            i32::try_from(integer).map(Value::Int32).map_err(|_| item_error())
+        }
         (ScalarType::Int64, _) => Ok(Value::Int64(integer)),
         (ScalarType::Timestamp, _) => Ok(Value::Timestamp(integer)),
-        _ => Err(wrong()),
+        _ => Err(item_error()),
     }
 }
 
@@ -260,8 +269,8 @@ mod tests {
                 Value::String(text) => frequent.counters.get(text.as_bytes()).copied().unwrap_or(0),
                 _ => 0,
             };
-            let most = counter + frequent.offset;
-            assert!((counter..=most).contains(&truth(number)), "{name}: item {number}");
+            let upper_bound = counter + frequent.offset;
+            assert!((counter..=upper_bound).contains(&truth(number)), "{name}: item {number}");
         }
     }
 
@@ -304,9 +313,9 @@ mod tests {
                 let item = String::from_utf8(item.to_vec()).unwrap();
                 assert_eq!(read.lower_bound(&item), *counter);
             }
-            let written = read.serialize();
-            let again = FrequentItems::decode(&mut byte_reader(&written), lg_counters, STRING);
-            assert_eq!(again.unwrap(), frequent);
+            let bytes = read.serialize();
+            let decoded = FrequentItems::decode(&mut byte_reader(&bytes), lg_counters, STRING);
+            assert_eq!(decoded.unwrap(), frequent);
         }
     }
 

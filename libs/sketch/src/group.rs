@@ -28,7 +28,7 @@ impl FoldPlan {
     /// window bounds the count.
     pub fn new(aggregates: Aggregates, windows: Windows) -> Result<Self> {
         let accumulates =
-            aggregates.specs().iter().any(|of| *of.kind() == AggregateKind::AccumulatingCount);
+            aggregates.specs().iter().any(|spec| *spec.kind() == AggregateKind::AccumulatingCount);
         if accumulates && windows.windows() != [Window::Unbounded] {
             let advice = "an accumulating count shares a view with windows; declare a view of its \
                 own, over all time alone";
@@ -118,7 +118,7 @@ impl GroupTiles {
 
     fn tile(&mut self, plan: &FoldPlan, id: TileId) -> Result<&mut Tile> {
         Ok(match self.tiles.entry(id) {
-            Entry::Occupied(held) => held.into_mut(),
+            Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(place) => place.insert(Tile::new(&plan.aggregates)?),
         })
     }
@@ -134,11 +134,11 @@ impl GroupTiles {
     /// Drops the tiles that no window covers any more, and returns their ids.
     pub fn advance(&mut self, plan: &FoldPlan, partition_time: Timestamp) -> Vec<TileId> {
         let is_over = |id: &TileId| !plan.windows.keeps(*id, partition_time);
-        let over: Vec<_> = self.tiles.keys().copied().filter(is_over).collect();
-        over.iter().for_each(|id| {
+        let dropped_ids: Vec<_> = self.tiles.keys().copied().filter(is_over).collect();
+        dropped_ids.iter().for_each(|id| {
             self.tiles.remove(id);
         });
-        over
+        dropped_ids
     }
 
     /// Returns the values of all aggregates over a window at a moment; if there are no events, the
@@ -169,10 +169,10 @@ impl GroupTiles {
         let (_, last) = window.tiles(at).into_inner();
         let first_held = self.tiles.range(window.tiles(at)).next();
         let leaves = first_held.and_then(|(id, _)| window.leaves(*id));
-        let ahead = self.tiles.range((Bound::Excluded(last), Bound::Unbounded));
-        let begins = ahead.map(|(id, _)| *id).next().and_then(|id| match (id, last) {
-            (TileId::Slide { slide_us, start }, TileId::Slide { slide_us: of, .. })
-                if slide_us == of =>
+        let later_tiles = self.tiles.range((Bound::Excluded(last), Bound::Unbounded));
+        let begins = later_tiles.map(|(id, _)| *id).next().and_then(|id| match (id, last) {
+            (TileId::Slide { slide_us, start }, TileId::Slide { slide_us: last_slide_us, .. })
+                if slide_us == last_slide_us =>
             {
                 Some(start)
             }

@@ -19,14 +19,14 @@ impl MinMax {
     }
 
     /// Returns the state with this best value.
-    pub(crate) fn with(self, best: Option<Value>) -> Self {
+    pub(crate) fn with_best(self, best: Option<Value>) -> Self {
         Self { best, ..self }
     }
 
     /// Adds a value.
     pub(crate) fn insert(&mut self, value: &Value) {
-        let wanted = if self.is_greatest { Ordering::Greater } else { Ordering::Less };
-        if self.best.as_ref().is_none_or(|best| order(value, best) == wanted) {
+        let expected = if self.is_greatest { Ordering::Greater } else { Ordering::Less };
+        if self.best.as_ref().is_none_or(|best| order(value, best) == expected) {
             self.best = Some(value.clone());
         }
     }

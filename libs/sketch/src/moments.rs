@@ -83,7 +83,7 @@ impl PowerSums {
     /// Returns `n·s2 − s1²`: the variance times the square of the count.
     fn second(&self) -> Exact {
         let (n, s1, s2) = (Exact::of_count(self.count), self.power(1), self.power(2));
-        n.times(&s2).plus(&s1.times(&s1).by(-1))
+        n.times(&s2).plus(&s1.times(&s1).times_integer(-1))
     }
 
     /// Returns `n²·s3 − 3n·s1·s2 + 2·s1³`: the third central moment times the cube of the count.
@@ -91,7 +91,9 @@ impl PowerSums {
         let n = Exact::of_count(self.count);
         let (s1, s2, s3) = (self.power(1), self.power(2), self.power(3));
         let squared = n.times(&n).times(&s3);
-        squared.plus(&n.times(&s1).times(&s2).by(-3)).plus(&s1.times(&s1).times(&s1).by(2))
+        squared
+            .plus(&n.times(&s1).times(&s2).times_integer(-3))
+            .plus(&s1.times(&s1).times(&s1).times_integer(2))
     }
 
     /// Returns `n³·s4 − 4n²·s1·s3 + 6n·s1²·s2 − 3·s1⁴`: the fourth central moment times the fourth
@@ -100,8 +102,9 @@ impl PowerSums {
         let n = Exact::of_count(self.count);
         let (s1, s2, s3, s4) = (self.power(1), self.power(2), self.power(3), self.power(4));
         let (nn, s11) = (n.times(&n), s1.times(&s1));
-        let sum = nn.times(&n).times(&s4).plus(&nn.times(&s1).times(&s3).by(-4));
-        sum.plus(&n.times(&s11).times(&s2).by(6)).plus(&s11.times(&s11).by(-3))
+        let sum = nn.times(&n).times(&s4).plus(&nn.times(&s1).times(&s3).times_integer(-4));
+        sum.plus(&n.times(&s11).times(&s2).times_integer(6))
+            .plus(&s11.times(&s11).times_integer(-3))
     }
 
     /// Returns the variance of the population.
@@ -121,27 +124,28 @@ impl PowerSums {
         })
     }
 
-    fn spread(&self, of: impl Fn(&Exact, f64) -> f64) -> Option<f64> {
+    fn spread(&self, measure: impl Fn(&Exact, f64) -> f64) -> Option<f64> {
         if self.count == 0 {
             return None;
         }
-        let spread = if self.infinities == 0 { of(&self.second(), self.count as f64) } else { NAN };
+        let spread =
+            if self.infinities == 0 { measure(&self.second(), self.count as f64) } else { NAN };
         Some(canonical(spread))
     }
 
     /// Returns the skewness; `None` if all values are equal.
     pub(crate) fn skewness(&self) -> Option<f64> {
-        self.standardised(self.third(), |second| second * second.sqrt(), 3)
+        self.standardise(self.third(), |second| second * second.sqrt(), 3)
     }
 
     /// Returns the kurtosis less 3; `None` if all values are equal.
     pub(crate) fn kurtosis(&self) -> Option<f64> {
-        let moment = self.standardised(self.fourth(), |second| second * second, 4)?;
+        let moment = self.standardise(self.fourth(), |second| second * second, 4)?;
         Some(moment - 3.0)
     }
 
     /// Returns a moment divided by a power of the second moment; the powers of the count cancel.
-    fn standardised(&self, moment: Exact, power: fn(f64) -> f64, halves: i64) -> Option<f64> {
+    fn standardise(&self, moment: Exact, power: fn(f64) -> f64, halves: i64) -> Option<f64> {
         if self.infinities != 0 {
             return Some(NAN);
         }
@@ -149,15 +153,16 @@ impl PowerSums {
         if second.is_zero() {
             return None;
         }
-        let ((moment, exponent), (second, by)) = (moment.scaled(false), second.scaled(true));
-        Some(canonical(scale(moment / power(second), exponent - by / 2 * halves)))
+        let ((moment, exponent), (second, second_exponent)) =
+            (moment.scaled(false), second.scaled(true));
+        Some(canonical(scale(moment / power(second), exponent - second_exponent / 2 * halves)))
     }
 
     /// Appends `count u64 | infinities u8 | powers u8 | sum *`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.count.to_le_bytes());
-        out.extend_from_slice(&[self.infinities, self.sums.len() as u8]);
-        self.sums.iter().for_each(|sum| sum.encode(out));
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        bytes.extend_from_slice(&[self.infinities, self.sums.len() as u8]);
+        self.sums.iter().for_each(|sum| sum.encode(bytes));
     }
 
     /// Decodes a state with this number of powers.
@@ -215,9 +220,9 @@ mod tests {
     /// completely.
     #[test]
     fn small_spread_far_from_zero_is_not_lost() {
-        let near: Vec<f64> = (0..1_000).map(|v| f64::from(v % 10)).collect();
-        let far: Vec<f64> = near.iter().map(|v| v + 1e15).collect();
-        assert_eq!(all(&of(&far))[1..], all(&of(&near))[1..]);
+        let near_values: Vec<f64> = (0..1_000).map(|v| f64::from(v % 10)).collect();
+        let far_values: Vec<f64> = near_values.iter().map(|v| v + 1e15).collect();
+        assert_eq!(all(&of(&far_values))[1..], all(&of(&near_values))[1..]);
     }
 
     #[test]
@@ -241,14 +246,14 @@ mod tests {
 
     #[test]
     fn moments_ignore_nan_and_reflect_infinities() {
-        let with = |more: &[f64]| of(&[&[1.0, 3.0], more].concat());
-        assert_eq!(with(&[f64::NAN]), with(&[]));
-        let positive = with(&[f64::INFINITY]);
+        let sums_with = |added_values: &[f64]| of(&[&[1.0, 3.0], added_values].concat());
+        assert_eq!(sums_with(&[f64::NAN]), sums_with(&[]));
+        let positive = sums_with(&[f64::INFINITY]);
         assert_eq!(positive.sum_of_floats(), Some(f64::INFINITY));
         assert_eq!(positive.average(), Some(f64::INFINITY));
         assert!(all(&positive)[1..].iter().all(|moment| moment.is_some_and(f64::is_nan)));
-        let both = with(&[f64::INFINITY, f64::NEG_INFINITY]);
-        assert_eq!(both.sum_of_floats().map(f64::to_bits), Some(NAN.to_bits()));
+        let both_infinities = sums_with(&[f64::INFINITY, f64::NEG_INFINITY]);
+        assert_eq!(both_infinities.sum_of_floats().map(f64::to_bits), Some(NAN.to_bits()));
     }
 
     #[test]

@@ -28,13 +28,13 @@ const CENTROID_BYTES: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Quantiles {
     digest: TDigestMut,
-    waiting: Vec<f64>,
+    pending_floats: Vec<f64>,
 }
 
 impl Quantiles {
     /// Creates the state of no values, with this compression.
     pub(crate) fn new(k: u16) -> Result<Self> {
-        Ok(Self { digest: digest(k)?, waiting: Vec::new() })
+        Ok(Self { digest: digest(k)?, pending_floats: Vec::new() })
     }
 
     /// Adds a number as a float64; infinities are left out.
@@ -50,10 +50,10 @@ impl Quantiles {
             return Ok(());
         }
         // Both zeros become one, because the order of two zeros depends on the processor.
-        self.waiting.push(float + 0.0);
-        if self.waiting.len() == WAITING_MAX {
+        self.pending_floats.push(float + 0.0);
+        if self.pending_floats.len() == WAITING_MAX {
             self.digest = self.complete_digest()?;
-            self.waiting.clear();
+            self.pending_floats.clear();
         }
         Ok(())
     }
@@ -61,16 +61,16 @@ impl Quantiles {
     /// Returns the digest with all values in it.
     fn complete_digest(&self) -> Result<TDigestMut> {
         let mut complete = self.digest.clone();
-        if !self.waiting.is_empty() {
+        if !self.pending_floats.is_empty() {
             let mut batch = digest(self.digest.k())?;
-            self.waiting.iter().for_each(|float| batch.update(*float));
+            self.pending_floats.iter().for_each(|float| batch.update(*float));
             complete.merge(&batch);
         }
         Ok(complete)
     }
 
     fn count(&self) -> u64 {
-        self.digest.total_weight() + self.waiting.len() as u64
+        self.digest.total_weight() + self.pending_floats.len() as u64
     }
 
     /// Merges another state. The order of merges affects the last digits.
@@ -89,24 +89,24 @@ impl Quantiles {
             return Ok(());
         }
         self.digest = self.complete_digest()?;
-        self.waiting.clear();
+        self.pending_floats.clear();
         self.digest.merge(&other.complete_digest()?);
         Ok(())
     }
 
     /// Returns the quantiles at these ranks; `None` if there are no values.
     pub(crate) fn at(&self, ranks: &[f64]) -> Result<Option<Vec<f64>>> {
-        let refused = |error| {
+        let compute_error = |error| {
             Error::internal(format!("the quantiles of a t-digest could not be computed: {error}"))
         };
-        self.complete_digest()?.quantiles(ranks).map_err(refused)
+        self.complete_digest()?.quantiles(ranks).map_err(compute_error)
     }
 
     /// Appends `waiting u16 | f64 *`, and the digest in the byte form of DataSketches.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.waiting.len() as u16).to_le_bytes());
-        self.waiting.iter().for_each(|float| out.extend_from_slice(&float.to_le_bytes()));
-        out.extend_from_slice(&self.digest.clone().serialize());
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&(self.pending_floats.len() as u16).to_le_bytes());
+        self.pending_floats.iter().for_each(|float| bytes.extend_from_slice(&float.to_le_bytes()));
+        bytes.extend_from_slice(&self.digest.clone().serialize());
     }
 
     /// Decodes a state with this compression; DataSketches in any language may have written the
@@ -117,51 +117,51 @@ impl Quantiles {
             return Err(Error::corrupt("too many values are buffered"));
         }
         let float = |_| Ok(f64::from_bits(reader.u64()?));
-        let waiting: Vec<f64> = (0..count).map(float).collect::<Result<_>>()?;
-        if waiting
+        let pending_floats: Vec<f64> = (0..count).map(float).collect::<Result<_>>()?;
+        if pending_floats
             .iter()
             .any(|float| !float.is_finite() || (float + 0.0).to_bits() != float.to_bits())
         {
             return Err(Error::corrupt("a buffered value is not a normalised finite number"));
         }
-        let held = reader.rest();
-        check_room(held)?;
-        let refused = |error| Error::corrupt(format!("the bytes are not a t-digest: {error}"));
-        let mut digest = TDigestMut::deserialize(held).map_err(refused)?;
-        let buffered = if held.len() > SMALL_BYTES_MAX {
-            held.get(BUFFERED_AT..BUFFERED_AT + 4)
+        let digest_bytes = reader.rest();
+        check_room(digest_bytes)?;
+        let decode_error = |error| Error::corrupt(format!("the bytes are not a t-digest: {error}"));
+        let mut digest = TDigestMut::deserialize(digest_bytes).map_err(decode_error)?;
+        let buffered = if digest_bytes.len() > SMALL_BYTES_MAX {
+            digest_bytes.get(BUFFERED_AT..BUFFERED_AT + 4)
         } else {
             None
         };
         if digest.k() != k || buffered.is_some_and(|count| count != [0; 4]) {
             return Err(Error::corrupt("the t-digest has another form than its aggregate"));
         }
-        let most = CENTROIDS_AT + CENTROID_BYTES * centroids_max(k);
-        if held.len() > most || digest.total_weight() > WEIGHT_MAX {
+        let bytes_max = CENTROIDS_AT + CENTROID_BYTES * centroids_max(k);
+        if digest_bytes.len() > bytes_max || digest.total_weight() > WEIGHT_MAX {
             return Err(Error::corrupt(
                 "the t-digest is larger than k allows, or counts too many values",
             ));
         }
-        if digest.serialize() != held {
+        if digest.serialize() != digest_bytes {
             return Err(Error::corrupt("the t-digest is not in its canonical form"));
         }
-        reader.bytes(held.len())?;
-        Ok(Self { digest, waiting })
+        reader.bytes(digest_bytes.len())?;
+        Ok(Self { digest, pending_floats })
     }
 }
 
 /// Refuses a digest whose header announces more centroids than there are bytes, and the oldest
 /// form, whose count is at another position: the library allocates memory for all centroids before
 /// it reads one.
-fn check_room(held: &[u8]) -> Result<()> {
+fn check_room(digest_bytes: &[u8]) -> Result<()> {
     let count = |at: usize| {
-        let bytes = held.get(at..).and_then(|bytes| bytes.first_chunk());
+        let bytes = digest_bytes.get(at..).and_then(|bytes| bytes.first_chunk());
         bytes.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)))
     };
-    let needed = count(CENTROIDS_COUNT_AT) * CENTROID_BYTES as u64 + count(BUFFERED_AT) * 8;
-    let is_short =
-        held.len() > SMALL_BYTES_MAX && (held.len().saturating_sub(CENTROIDS_AT) as u64) < needed;
-    match is_short || held.starts_with(&OLDEST_FORM) {
+    let bytes_needed = count(CENTROIDS_COUNT_AT) * CENTROID_BYTES as u64 + count(BUFFERED_AT) * 8;
+    let is_short = digest_bytes.len() > SMALL_BYTES_MAX
+        && (digest_bytes.len().saturating_sub(CENTROIDS_AT) as u64) < bytes_needed;
+    match is_short || digest_bytes.starts_with(&OLDEST_FORM) {
         true => Err(Error::corrupt("the t-digest has fewer bytes than it states")),
         false => Ok(()),
     }
@@ -197,11 +197,11 @@ mod tests {
         bytes
     }
 
-    fn again(quantiles: &Quantiles) -> Quantiles {
+    fn restore(quantiles: &Quantiles) -> Quantiles {
         Quantiles::decode(&mut byte_reader(&bytes_of(quantiles)), 100).unwrap()
     }
 
-    fn scattered(count: u64) -> impl Iterator<Item = f64> {
+    fn scattered_values(count: u64) -> impl Iterator<Item = f64> {
         (0..count).map(|v| ((v * 7_919) % 10_007) as f64)
     }
 
@@ -209,26 +209,26 @@ mod tests {
     /// restart.
     #[test]
     fn encoding_does_not_change_a_state() {
-        let whole = of(scattered(3_000));
-        let mut stored = of([]);
-        for (number, value) in scattered(3_000).enumerate() {
-            stored.insert(&Value::Float64(value)).unwrap();
+        let expected = of(scattered_values(3_000));
+        let mut restored = of([]);
+        for (number, value) in scattered_values(3_000).enumerate() {
+            restored.insert(&Value::Float64(value)).unwrap();
             if number % 37 == 0 {
-                stored = again(&stored);
+                restored = restore(&restored);
             }
-            stored.at(&RANKS).unwrap();
+            restored.at(&RANKS).unwrap();
         }
-        assert_eq!(bytes_of(&stored), bytes_of(&whole));
-        let mut merged = again(&of(scattered(700)));
-        merged.merge(&again(&whole)).unwrap();
-        let mut other = of(scattered(700));
-        other.merge(&whole).unwrap();
+        assert_eq!(bytes_of(&restored), bytes_of(&expected));
+        let mut merged = restore(&of(scattered_values(700)));
+        merged.merge(&restore(&expected)).unwrap();
+        let mut other = of(scattered_values(700));
+        other.merge(&expected).unwrap();
         assert_eq!(bytes_of(&merged), bytes_of(&other));
     }
 
     #[test]
     fn quantiles_are_close_to_the_true_ranks() {
-        let found = of(scattered(10_007)).at(&RANKS).unwrap().unwrap();
+        let found = of(scattered_values(10_007)).at(&RANKS).unwrap().unwrap();
         for (found, rank) in found.iter().zip(RANKS) {
             let error = (found / 10_006.0 - rank).abs();
             assert!(error <= 0.02 * (rank * (1.0 - rank)).sqrt() + 1e-12, "{found} at {rank}");
@@ -237,25 +237,25 @@ mod tests {
 
     #[test]
     fn false_centroid_counts_are_refused_without_allocation() {
-        let bytes = bytes_of(&of(scattered(1_000)));
+        let bytes = bytes_of(&of(scattered_values(1_000)));
         let digest = 2 + 8 * usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
-        let refused = |at: usize, forged: &[u8]| {
+        let assert_refused = |at: usize, forged_bytes: &[u8]| {
             let mut bytes = bytes.clone();
-            bytes[digest + at..][..forged.len()].copy_from_slice(forged);
+            bytes[digest + at..][..forged_bytes.len()].copy_from_slice(forged_bytes);
             let error = Quantiles::decode(&mut byte_reader(&bytes), 100).unwrap_err();
             assert_eq!(error.code(), forebay_core::ErrorCode::Corrupt);
         };
-        refused(CENTROIDS_COUNT_AT, &u32::MAX.to_le_bytes());
-        refused(BUFFERED_AT, &u32::MAX.to_le_bytes());
-        refused(0, &OLDEST_FORM);
+        assert_refused(CENTROIDS_COUNT_AT, &u32::MAX.to_le_bytes());
+        assert_refused(BUFFERED_AT, &u32::MAX.to_le_bytes());
+        assert_refused(0, &OLDEST_FORM);
     }
 
     #[test]
     fn quantiles_leave_out_infinities_and_nan() {
         assert_eq!(of([]).at(&RANKS).unwrap(), None);
-        let with = of([f64::INFINITY, 1.0, f64::NEG_INFINITY, -0.0]);
-        assert_eq!(bytes_of(&with), bytes_of(&of([1.0, 0.0])));
-        assert_eq!(with.at(&[0.0, 1.0]).unwrap(), Some(vec![0.0, 1.0]));
+        let quantiles = of([f64::INFINITY, 1.0, f64::NEG_INFINITY, -0.0]);
+        assert_eq!(bytes_of(&quantiles), bytes_of(&of([1.0, 0.0])));
+        assert_eq!(quantiles.at(&[0.0, 1.0]).unwrap(), Some(vec![0.0, 1.0]));
     }
 
     #[test]
@@ -268,11 +268,11 @@ mod tests {
 
     #[test]
     fn merge_into_an_empty_digest_is_a_copy() {
-        let whole = of(scattered(300));
+        let expected = of(scattered_values(300));
         let mut empty = of([]);
-        empty.merge(&whole).unwrap();
-        assert_eq!(bytes_of(&empty), bytes_of(&whole));
+        empty.merge(&expected).unwrap();
+        assert_eq!(bytes_of(&empty), bytes_of(&expected));
         empty.merge(&of([])).unwrap();
-        assert_eq!(bytes_of(&empty), bytes_of(&whole));
+        assert_eq!(bytes_of(&empty), bytes_of(&expected));
     }
 }

@@ -255,10 +255,10 @@ impl AggregateState {
             return Err(self.mixed_up());
         };
         let estimate = distinct.estimate(*confidence_stddevs)?;
-        let whole = |float: f64| Some(Value::Int64(float as i64));
-        let mut values = vec![whole(estimate.count.round())];
+        let to_integer = |float: f64| Some(Value::Int64(float as i64));
+        let mut values = vec![to_integer(estimate.count.round())];
         if confidence_stddevs.is_some() {
-            values.extend([whole(estimate.lower.floor()), whole(estimate.upper.ceil())]);
+            values.extend([to_integer(estimate.lower.floor()), to_integer(estimate.upper.ceil())]);
         }
         Ok(values)
     }

@@ -50,9 +50,9 @@ impl Aggregates {
     /// differs from the number of aggregates.
     pub fn check(&self, event: &Event<'_>) -> Result<()> {
         if event.inputs.len() != self.0.len() {
-            let (wanted, found) = (self.0.len(), event.inputs.len());
+            let (expected, found) = (self.0.len(), event.inputs.len());
             let message = format!(
-                "there are {found} inputs for {wanted} aggregates; give one input for each"
+                "there are {found} inputs for {expected} aggregates; give one input for each"
             );
             return Err(Error::invalid_argument(message));
         }
@@ -138,7 +138,7 @@ impl Tile {
                 "the tiles are of different views; merge tiles of one view",
             ));
         }
-        self.states.iter_mut().zip(&other.states).try_for_each(|(into, from)| into.merge(from))
+        self.states.iter_mut().zip(&other.states).try_for_each(|(state, from)| state.merge(from))
     }
 
     /// Returns the values of all aggregates, in their order.
@@ -157,15 +157,15 @@ impl Tile {
     ///
     /// # Errors
     /// Returns the errors of [`AggregateState::encode`].
-    pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.push(VERSION);
-        out.extend_from_slice(&(self.states.len() as u16).to_le_bytes());
+    pub fn encode(&self, encoded: &mut Vec<u8>) -> Result<()> {
+        encoded.push(VERSION);
+        encoded.extend_from_slice(&(self.states.len() as u16).to_le_bytes());
         let mut bytes = Vec::new();
         for state in &self.states {
             bytes.clear();
             state.encode(&mut bytes)?;
-            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-            out.extend_from_slice(&bytes);
+            encoded.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            encoded.extend_from_slice(&bytes);
         }
         Ok(())
     }
@@ -224,29 +224,36 @@ mod tests {
     fn event_enters_all_states_or_none() {
         let aggregates = aggregates(&[AggregateKind::Count, AggregateKind::Sum]);
         let mut tile = Tile::new(&aggregates).unwrap();
-        let mut refused = |inputs: &[Option<Value>]| {
+        let mut tiles_after_refusal = |inputs: &[Option<Value>]| {
             let code = tile.insert(&Event { at: AT, inputs }).unwrap_err().code();
             assert_eq!(code, ErrorCode::InvalidArgument);
             tile.values().unwrap()
         };
         let empty = [Some(Value::Int64(0)), None];
-        assert_eq!(refused(&[Some(Value::Int64(1)), Some(Value::Bool(true))]), empty);
-        assert_eq!(refused(&[Some(Value::Int64(1))]), empty);
+        assert_eq!(tiles_after_refusal(&[Some(Value::Int64(1)), Some(Value::Bool(true))]), empty);
+        assert_eq!(tiles_after_refusal(&[Some(Value::Int64(1))]), empty);
     }
 
     #[test]
     fn tiles_of_other_views_neither_merge_nor_decode() {
-        let one = aggregates(&[AggregateKind::Count]);
-        let two = aggregates(&[AggregateKind::Count, AggregateKind::Count]);
-        let (mut tile, other) = (Tile::new(&one).unwrap(), Tile::new(&two).unwrap());
+        let one_aggregate = aggregates(&[AggregateKind::Count]);
+        let two_aggregates = aggregates(&[AggregateKind::Count, AggregateKind::Count]);
+        let (mut tile, other) =
+            (Tile::new(&one_aggregate).unwrap(), Tile::new(&two_aggregates).unwrap());
         assert_eq!(tile.merge(&other).unwrap_err().code(), ErrorCode::InvalidArgument);
         let mut bytes = Vec::new();
         other.encode(&mut bytes).unwrap();
-        assert_eq!(Tile::decode(&one, &bytes).unwrap_err().code(), ErrorCode::Corrupt);
-        let longer = [&bytes[..], &[0]].concat();
-        assert_eq!(Tile::decode(&two, &longer).unwrap_err().code(), ErrorCode::Corrupt);
+        assert_eq!(Tile::decode(&one_aggregate, &bytes).unwrap_err().code(), ErrorCode::Corrupt);
+        let longer_bytes = [&bytes[..], &[0]].concat();
+        assert_eq!(
+            Tile::decode(&two_aggregates, &longer_bytes).unwrap_err().code(),
+            ErrorCode::Corrupt
+        );
         bytes[0] = 2;
-        assert_eq!(Tile::decode(&two, &bytes).unwrap_err().code(), ErrorCode::UpgradeNeeded);
+        assert_eq!(
+            Tile::decode(&two_aggregates, &bytes).unwrap_err().code(),
+            ErrorCode::UpgradeNeeded
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl TiledWindow for Window {
     fn span(self, at: Timestamp) -> Option<Range<Timestamp>> {
         let (slide_us, length_us) = self.lengths()?;
         let end = start_of(at, slide_us) + i128::from(slide_us);
-        Some(cut(end - i128::from(length_us))..cut(end))
+        Some(clamp(end - i128::from(length_us))..clamp(end))
     }
 
     fn tiles(self, at: Timestamp) -> RangeInclusive<TileId> {
@@ -51,14 +51,17 @@ impl TiledWindow for Window {
         };
         let last = start_of(at, slide_us);
         let first = last + i128::from(slide_us) - i128::from(length_us);
-        TileId::Slide { slide_us, start: cut(first) }..=TileId::Slide { slide_us, start: cut(last) }
+        TileId::Slide { slide_us, start: clamp(first) }..=TileId::Slide {
+            slide_us,
+            start: clamp(last),
+        }
     }
 
     fn leaves(self, tile: TileId) -> Option<Timestamp> {
         let (slide_us, length_us) = self.lengths()?;
         match tile {
-            TileId::Slide { slide_us: of, start } if of == slide_us => {
-                Some(cut(i128::from(start.as_micros()) + i128::from(length_us)))
+            TileId::Slide { slide_us: tile_slide_us, start } if tile_slide_us == slide_us => {
+                Some(clamp(i128::from(start.as_micros()) + i128::from(length_us)))
             }
             _ => None,
         }
@@ -162,7 +165,8 @@ impl Windows {
                 "a window is declared twice; declare each window once",
             ));
         }
-        let mut slides: Vec<(i64, i64)> = windows.iter().filter_map(|of| of.lengths()).collect();
+        let mut slides: Vec<(i64, i64)> =
+            windows.iter().filter_map(|window| window.lengths()).collect();
         slides.sort_by_key(|(slide_us, length_us)| (*slide_us, -length_us));
         slides.dedup_by_key(|(slide_us, _)| *slide_us);
         Ok(Self { windows, allowed_lateness_us, slides })
@@ -197,7 +201,7 @@ impl Windows {
     pub fn tiles_of(&self, event: Timestamp) -> impl Iterator<Item = TileId> {
         let slide = move |(slide_us, _): &(i64, i64)| TileId::Slide {
             slide_us: *slide_us,
-            start: cut(start_of(event, *slide_us)),
+            start: clamp(start_of(event, *slide_us)),
         };
         let unbounded = self.windows.contains(&Window::Unbounded).then_some(TileId::Unbounded);
         unbounded.into_iter().chain(self.slides.iter().map(slide))
@@ -216,12 +220,14 @@ impl Windows {
             let is_kept = self.windows.contains(&Window::Unbounded);
             return if is_kept { None } else { Some(Timestamp::MIN) };
         };
-        let Some((_, length_us)) = self.slides.iter().find(|(of, _)| *of == slide_us) else {
+        let Some((_, length_us)) =
+            self.slides.iter().find(|(window_slide_us, _)| *window_slide_us == slide_us)
+        else {
             return Some(Timestamp::MIN);
         };
         let leaves = i128::from(start.as_micros()) + i128::from(*length_us);
         let drops = leaves + i128::from(self.allowed_lateness_us);
-        (drops <= i64::MAX.into()).then(|| cut(drops))
+        (drops <= i64::MAX.into()).then(|| clamp(drops))
     }
 }
 
@@ -233,9 +239,9 @@ fn start_of(at: Timestamp, slide_us: i64) -> i128 {
 }
 
 /// Clamps a moment to the range of timestamps.
-fn cut(micros: i128) -> Timestamp {
-    let within = micros.clamp(i64::MIN.into(), i64::MAX.into());
-    Timestamp::from_micros(within as i64)
+fn clamp(micros: i128) -> Timestamp {
+    let clamped = micros.clamp(i64::MIN.into(), i64::MAX.into());
+    Timestamp::from_micros(clamped as i64)
 }
 
 #[cfg(test)]
@@ -300,8 +306,8 @@ mod tests {
 
     #[test]
     fn tiles_are_retained_for_the_longest_window_and_the_lateness() {
-        let short = Window::Sliding { length_us: 20, slide_us: 10 };
-        let windows = Windows::new(vec![short, HOUR], 7).unwrap();
+        let short_window = Window::Sliding { length_us: 20, slide_us: 10 };
+        let windows = Windows::new(vec![short_window, HOUR], 7).unwrap();
         assert_eq!(windows.tiles_of(time(-3)).collect::<Vec<_>>(), [tile(10, -10)]);
         assert!(windows.keeps(tile(10, 0), time(66)));
         assert!(!windows.keeps(tile(10, 0), time(67)));

@@ -13,7 +13,7 @@ use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec, Window};
 use forebay_sketch::{EventAdmission, FoldPlan, GroupTiles, Tile, TileId};
 use forebay_testkit::random::SeededRng;
-use naive::{Row, counts, covered, plan, stream, values_of};
+use naive::{Row, counts, covered_rows, plan, stream, values_of};
 
 const ALLOWED_LATENESS_US: i64 = 150;
 const SEEDS: u64 = 40;
@@ -99,12 +99,12 @@ fn check(spec: &AggregateSpec, values: &[Value], found: &[Option<Value>]) {
     }
 }
 
-fn best(values: &[Value], wanted: Ordering) -> Option<Value> {
+fn best(values: &[Value], expected: Ordering) -> Option<Value> {
     let order = |a: &Value, b: &Value| match (a, b) {
         (Value::Float64(a), Value::Float64(b)) => a.total_cmp(b),
         _ => compare(a, b).unwrap(),
     };
-    let better = |a: Value, b: &Value| if order(b, &a) == wanted { b.clone() } else { a };
+    let better = |a: Value, b: &Value| if order(b, &a) == expected { b.clone() } else { a };
     values.split_first().map(|(first, rest)| rest.iter().fold(first.clone(), better))
 }
 
@@ -112,16 +112,16 @@ fn best(values: &[Value], wanted: Ordering) -> Option<Value> {
 fn check_moments(spec: &AggregateSpec, values: &[Value], found: &[Option<Value>], name: &str) {
     let n = values.len() as f64;
     let sum: f64 = values.iter().map(number).sum::<f64>() + 0.0;
-    let some = |value| (n > 0.0).then_some(value);
+    let if_any = |value| (n > 0.0).then_some(value);
     let mean = sum / n;
     let central =
         |power: i32| values.iter().map(|v| (number(v) - mean).powi(power)).sum::<f64>() / n;
     let expected = match spec.kind() {
         AggregateKind::Sum if spec.input() == Some(ScalarType::Int64) => {
-            return expect(found, some(Value::Int64(sum as i64)), name);
+            return expect(found, if_any(Value::Int64(sum as i64)), name);
         }
-        AggregateKind::Sum => return expect(found, some(Value::Float64(sum)), name),
-        AggregateKind::Average => return expect(found, some(Value::Float64(mean)), name),
+        AggregateKind::Sum => return expect(found, if_any(Value::Float64(sum)), name),
+        AggregateKind::Average => return expect(found, if_any(Value::Float64(mean)), name),
         AggregateKind::Variance => central(2),
         AggregateKind::StandardDeviation => central(2).sqrt(),
         AggregateKind::Skewness => central(3) / central(2).powf(1.5),
@@ -154,16 +154,16 @@ fn check_quantiles(ranks: &[f64], values: &[Value], found: &[Option<Value>], nam
     }
     for (rank, found) in ranks.iter().zip(found) {
         let found = number(found.as_ref().unwrap());
-        let below = values.iter().filter(|value| number(value) < found).count() as f64 / n;
+        let share_below = values.iter().filter(|value| number(value) < found).count() as f64 / n;
         let upto = values.iter().filter(|value| number(value) <= found).count() as f64 / n;
         let slack = 0.03 + 1.0 / n;
         assert!(
-            below - slack <= *rank && *rank <= upto + slack,
-            "{name}: {below} {upto} at {rank}"
+            share_below - slack <= *rank && *rank <= upto + slack,
+            "{name}: {share_below} {upto} at {rank}"
         );
         if *rank == 0.0 || *rank == 1.0 {
-            let wanted = if *rank == 0.0 { Ordering::Less } else { Ordering::Greater };
-            assert_eq!(found, number(&best(values, wanted).unwrap()), "{name} at {rank}");
+            let ordering = if *rank == 0.0 { Ordering::Less } else { Ordering::Greater };
+            assert_eq!(found, number(&best(values, ordering).unwrap()), "{name} at {rank}");
         }
     }
 }
@@ -179,24 +179,24 @@ fn check_top(count: usize, lg: u8, values: &[Value], found: &[Option<Value>], na
         let mut rows: Vec<_> = truth.values().collect();
         rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| compare(&a.0, &b.0).unwrap()));
         rows.truncate(count);
-        let (best, most): (Vec<_>, Vec<_>) =
+        let (best, best_counts): (Vec<_>, Vec<_>) =
             rows.iter().map(|(item, count)| (item.clone(), Value::Int64(*count))).unzip();
-        assert_eq!((items, numbers), (&best, &most), "{name}");
+        assert_eq!((items, numbers), (&best, &best_counts), "{name}");
     }
     let error = 3.5 / f64::from(1 << lg) * values.len() as f64;
     for (item, number) in items.iter().zip(numbers) {
         let Value::Int64(number) = number else { panic!("no count") };
         let true_count = truth.get(&format!("{item:?}")).map_or(0, |row| row.1);
-        let over = *number - true_count;
-        assert!(over >= 0 && over as f64 <= error, "{name}: {over} too many of {item:?}");
+        let excess = *number - true_count;
+        assert!(excess >= 0 && excess as f64 <= error, "{name}: {excess} too many of {item:?}");
     }
 }
 
 /// Splits the returned values among the aggregates, in order.
 fn check_all(plan: &FoldPlan, rows: &[&Row], mut found: &[Option<Value>]) {
     for spec in plan.aggregates().specs() {
-        let (own, rest) = found.split_at(spec.outputs().len());
-        check(spec, &values_of(rows, spec), own);
+        let (outputs, rest) = found.split_at(spec.outputs().len());
+        check(spec, &values_of(rows, spec), outputs);
         found = rest;
     }
     assert!(found.is_empty());
@@ -221,7 +221,7 @@ fn every_value_equals_the_naive_model() {
         for at in moments(&mut dice, &rows) {
             for window in windows() {
                 let found = group.values(&plan, window, Timestamp::from_micros(at)).unwrap();
-                check_all(&plan, &covered(&rows, window, ALLOWED_LATENESS_US, at), &found);
+                check_all(&plan, &covered_rows(&rows, window, ALLOWED_LATENESS_US, at), &found);
             }
         }
     }
@@ -243,7 +243,7 @@ fn parts_of_a_stream_merge_in_any_order_to_the_same_bits() {
         println!("seed {seed}");
         let mut dice = SeededRng::new(seed);
         let rows = stream(&mut dice, ROWS, seed % 2 == 0);
-        let whole = fold(&plan, &rows, || false);
+        let expected_group = fold(&plan, &rows, || false);
         let mut parts = vec![Vec::new(); 2 + dice.below(4)];
         for row in &rows {
             let part = dice.below(parts.len());
@@ -257,21 +257,21 @@ fn parts_of_a_stream_merge_in_any_order_to_the_same_bits() {
         }
         for at in moments(&mut dice, &rows) {
             for window in windows() {
-                let of = |group: &GroupTiles| {
+                let values_at = |group: &GroupTiles| {
                     group.values(&plan, window, Timestamp::from_micros(at)).unwrap()
                 };
-                let (found, wanted) = (of(&groups[0]), of(&whole));
+                let (found, expected) = (values_at(&groups[0]), values_at(&expected_group));
                 let mut place = 0;
                 for spec in plan.aggregates().specs() {
                     for _ in spec.outputs() {
-                        let same = is_same(&found[place], &wanted[place]);
-                        assert!(same || !is_independent_of_order(spec), "{spec:?}");
+                        let is_equal = is_same(&found[place], &expected[place]);
+                        assert!(is_equal || !is_independent_of_order(spec), "{spec:?}");
                         place += 1;
                     }
                 }
-                let covered = covered(&rows, window, ALLOWED_LATENESS_US, at);
+                let window_rows = covered_rows(&rows, window, ALLOWED_LATENESS_US, at);
                 if seed % 2 == 1 {
-                    check_all(&plan, &covered, &found);
+                    check_all(&plan, &window_rows, &found);
                 }
             }
         }
@@ -287,26 +287,27 @@ fn same_events_give_the_same_bits_despite_restarts_and_dropped_tiles() {
         println!("seed {seed}");
         let mut dice = SeededRng::new(seed);
         let rows = stream(&mut dice, ROWS, seed % 2 == 0);
-        let (mut served, mut dropped) = (GroupTiles::default(), 0);
+        let (mut served_group, mut dropped_count) = (GroupTiles::default(), 0);
         for (number, row) in rows.iter().enumerate() {
             let inputs = row.inputs(&plan);
             let now = Timestamp::from_micros(row.partition_time);
-            served.insert(&plan, &row.event(&inputs), now).unwrap();
+            served_group.insert(&plan, &row.event(&inputs), now).unwrap();
             if dice.chance(20) {
-                served = restarted(&plan, &served);
-                dropped += served.advance(&plan, now).len();
+                served_group = restarted(&plan, &served_group);
+                dropped_count += served_group.advance(&plan, now).len();
             }
             if number % 140 == 139 {
-                let replayed = fold(&plan, &rows[..=number], || false);
+                let replayed_group = fold(&plan, &rows[..=number], || false);
                 for window in windows() {
-                    let (a, b) =
-                        [&served, &replayed].map(|of| of.values(&plan, window, now)).into();
+                    let (a, b) = [&served_group, &replayed_group]
+                        .map(|group| group.values(&plan, window, now))
+                        .into();
                     let (a, b) = (a.unwrap(), b.unwrap());
                     assert!(a.iter().zip(&b).all(|(a, b)| is_same(a, b)), "{window:?}");
                 }
             }
         }
-        assert!(dropped > 100, "only {dropped} tiles were dropped");
+        assert!(dropped_count > 100, "only {dropped_count} tiles were dropped");
     }
 }
 
@@ -320,17 +321,17 @@ fn values_change_exactly_at_their_announced_moments() {
         let group = fold(&plan, &rows, || false);
         for window in windows() {
             let mut at = Timestamp::from_micros(-3_000);
-            let of = |at| format!("{:?}", group.values(&plan, window, at).unwrap());
+            let values_at = |at| format!("{:?}", group.values(&plan, window, at).unwrap());
             let mut changes = 0;
             while let Some(next) = group.next_change(window, at) {
                 assert!(next > at);
                 let before = next.plus_micros(-1);
-                assert_eq!(of(before), of(at), "{window:?} from {at} to {next}");
-                assert_ne!(of(next), of(before), "{window:?} at {next}");
+                assert_eq!(values_at(before), values_at(at), "{window:?} from {at} to {next}");
+                assert_ne!(values_at(next), values_at(before), "{window:?} at {next}");
                 (at, changes) = (next, changes + 1);
             }
-            let last = of(at.plus_micros(1_000_000));
-            assert_eq!(last, of(at));
+            let last = values_at(at.plus_micros(1_000_000));
+            assert_eq!(last, values_at(at));
             match window {
                 Window::Unbounded => assert_eq!(changes, 0),
                 _ => {

@@ -42,7 +42,7 @@ fn value(number: u64, input: ScalarType) -> Value {
 }
 
 impl Numbers {
-    fn each(self) -> impl Iterator<Item = u64> {
+    fn values(self) -> impl Iterator<Item = u64> {
         (0..self.count).map(move |number| number * 7_919 % self.modulus)
     }
 
@@ -63,8 +63,8 @@ fn spec(kind: AggregateKind, input: Option<ScalarType>) -> Arc<AggregateSpec> {
 
 fn summary(spec: &Arc<AggregateSpec>, numbers: Numbers) -> AggregateState {
     let mut state = AggregateState::new(spec).unwrap();
-    for (number, of) in (0..).zip(numbers.each()) {
-        let value = spec.input().map(|input| value(of, input));
+    for (number, number_value) in (0..).zip(numbers.values()) {
+        let value = spec.input().map(|input| value(number_value, input));
         state.insert(value.as_ref(), at(number)).unwrap();
     }
     state
@@ -76,8 +76,8 @@ fn bytes_of(state: &AggregateState) -> Vec<u8> {
     bytes
 }
 
-fn written(value: &Option<Value>) -> Json {
-    let list = |items: &[Value]| items.iter().map(|item| written(&Some(item.clone()))).collect();
+fn to_json(value: &Option<Value>) -> Json {
+    let list = |items: &[Value]| items.iter().map(|item| to_json(&Some(item.clone()))).collect();
     match value {
         None => Json::Null,
         Some(Value::Bool(v)) => json!(v),
@@ -108,12 +108,12 @@ fn parameters(kind: &AggregateKind) -> Json {
 
 /// Returns the part of a state that DataSketches wrote, if it is a sketch.
 fn sketch_of(kind: &AggregateKind, state: &[u8]) -> Option<Vec<u8>> {
-    let waiting = || usize::from(u16::from_le_bytes([state[2], state[3]]));
+    let pending_count = || usize::from(u16::from_le_bytes([state[2], state[3]]));
     match kind {
         AggregateKind::ApproxCountDistinct { .. } | AggregateKind::TopK { .. } => {
             Some(state[2..].to_vec())
         }
-        AggregateKind::ApproxQuantile { .. } => Some(state[4 + 8 * waiting()..].to_vec()),
+        AggregateKind::ApproxQuantile { .. } => Some(state[4 + 8 * pending_count()..].to_vec()),
         _ => None,
     }
 }
@@ -127,7 +127,7 @@ fn state_vector(kind: AggregateKind, input: Option<ScalarType>, numbers: Numbers
         "input": input.map(ScalarType::name),
         "parameters": parameters(spec.kind()),
         "numbers": numbers.json(),
-        "values": values.iter().map(written).collect::<Vec<_>>(),
+        "values": values.iter().map(to_json).collect::<Vec<_>>(),
         "state_hex": hex::encode(&bytes),
     });
     if let Some(sketch) = sketch_of(spec.kind(), &bytes) {
@@ -162,12 +162,12 @@ fn states() -> Vec<Json> {
         .chain([ScalarType::Bool, ScalarType::Int32, ScalarType::Int64].map(Some))
         .chain([ScalarType::Float32, ScalarType::Float64, ScalarType::String].map(Some))
         .chain([ScalarType::Bytes, ScalarType::Timestamp].map(Some));
-    let few = Numbers { count: 7, modulus: 5 };
+    let few_numbers = Numbers { count: 7, modulus: 5 };
     let mut states = Vec::new();
     for kind in kinds() {
         for input in inputs.clone() {
             if AggregateSpec::new(kind.clone(), input).is_ok() {
-                states.push(state_vector(kind.clone(), input, few));
+                states.push(state_vector(kind.clone(), input, few_numbers));
             }
         }
     }
@@ -179,10 +179,10 @@ fn states() -> Vec<Json> {
         }
     }
     let text = Some(ScalarType::String);
-    let many = Numbers { count: 2_000, modulus: 1_009 };
-    states.push(state_vector(sketches()[0].clone(), text, many));
-    states.push(state_vector(sketches()[2].clone(), text, many));
-    states.push(state_vector(sketches()[1].clone(), Some(ScalarType::Float64), many));
+    let many_numbers = Numbers { count: 2_000, modulus: 1_009 };
+    states.push(state_vector(sketches()[0].clone(), text, many_numbers));
+    states.push(state_vector(sketches()[2].clone(), text, many_numbers));
+    states.push(state_vector(sketches()[1].clone(), Some(ScalarType::Float64), many_numbers));
     states
 }
 
@@ -201,7 +201,7 @@ fn tile() -> Tile {
     tile
 }
 
-fn made() -> Json {
+fn make_vectors() -> Json {
     let mut bytes = Vec::new();
     tile().encode(&mut bytes).unwrap();
     json!({
@@ -215,7 +215,7 @@ fn made() -> Json {
             "aggregates": tile_kinds().iter().map(vectors::aggregate_name).collect::<Vec<_>>(),
             "input": "int64",
             "integers": ["0", "-5", "-10"],
-            "values": tile().values().unwrap().iter().map(written).collect::<Vec<_>>(),
+            "values": tile().values().unwrap().iter().map(to_json).collect::<Vec<_>>(),
             "tile_hex": hex::encode(&bytes),
         }],
     })
@@ -235,26 +235,27 @@ fn text<'v>(vector: &'v Json, name: &str) -> &'v str {
 
 #[test]
 fn aggregate_states_match_the_golden_vectors() {
-    check(OURS, &made(), COMMAND);
-    let held: Json = read(OURS);
-    let states = held["states"].as_array().unwrap();
+    check(OURS, &make_vectors(), COMMAND);
+    let vectors: Json = read(OURS);
+    let states = vectors["states"].as_array().unwrap();
     assert!(states.len() > 60, "only {} states", states.len());
     for vector in states {
         let spec = named_spec(vector);
         let bytes = hex::decode(text(vector, "state_hex")).unwrap();
         let state = AggregateState::decode(&spec, &bytes).unwrap();
-        let values: Vec<_> = state.values().unwrap().iter().map(written).collect();
+        let values: Vec<_> = state.values().unwrap().iter().map(to_json).collect();
         assert_eq!(Json::Array(values), vector["values"], "{vector}");
     }
     let read = Tile::decode(
-        &Aggregates::new(tile().states().iter().map(|of| (**of.spec()).clone()).collect()).unwrap(),
-        &hex::decode(text(&held["tiles"][0], "tile_hex")).unwrap(),
+        &Aggregates::new(tile().states().iter().map(|state| (**state.spec()).clone()).collect())
+            .unwrap(),
+        &hex::decode(text(&vectors["tiles"][0], "tile_hex")).unwrap(),
     );
     assert_eq!(read.unwrap().values().unwrap(), tile().values().unwrap());
 }
 
 /// Returns a state around a sketch that DataSketches for Java wrote.
-fn around(spec: &AggregateSpec, sketch: &[u8]) -> Vec<u8> {
+fn state_around(spec: &AggregateSpec, sketch: &[u8]) -> Vec<u8> {
     let before: &[u8] = match spec.kind() {
         AggregateKind::ApproxCountDistinct { .. } => &[VERSION, TAG_DISTINCT],
         AggregateKind::ApproxQuantile { .. } => &[VERSION, TAG_QUANTILES, 0, 0],
@@ -273,33 +274,36 @@ fn float(value: &Option<Value>) -> f64 {
 
 #[test]
 fn java_sketches_are_decoded_and_accept_more_values() {
-    let held: Json = read(JAVAS);
-    let sketches = held["sketches"].as_array().unwrap();
+    let vectors: Json = read(JAVAS);
+    let sketches = vectors["sketches"].as_array().unwrap();
     for vector in sketches {
         let spec = named_spec(vector);
-        let bytes = around(&spec, &hex::decode(text(vector, "sketch_hex")).unwrap());
+        let bytes = state_around(&spec, &hex::decode(text(vector, "sketch_hex")).unwrap());
         let mut state = AggregateState::decode(&spec, &bytes).unwrap();
         let found = state.values().unwrap();
         let numbers = Numbers {
             count: vector["numbers"]["count"].as_u64().unwrap(),
             modulus: vector["numbers"]["modulus"].as_u64().unwrap(),
         };
-        let ours = summary(&spec, numbers);
+        let expected_state = summary(&spec, numbers);
         let expected = &vector["values"];
         match spec.kind() {
             // Equal hashes give equal registers, and therefore the same estimate to the last bit.
-            AggregateKind::ApproxCountDistinct { .. } => assert_eq!(found, ours.values().unwrap()),
+            AggregateKind::ApproxCountDistinct { .. } => {
+                assert_eq!(found, expected_state.values().unwrap())
+            }
             AggregateKind::ApproxQuantile { q, .. } => {
                 assert_eq!(
                     hex::encode(bytes_of(&state)),
                     hex::encode(&bytes),
                     "it is written as it was read"
                 );
-                let mut truth: Vec<_> = numbers.each().collect();
+                let mut truth: Vec<_> = numbers.values().collect();
                 truth.sort_unstable();
                 for (found, rank) in found.iter().zip(q) {
-                    let below = truth.partition_point(|number| (*number as f64) < float(found));
-                    let error = (below as f64 / truth.len() as f64 - rank).abs();
+                    let count_below =
+                        truth.partition_point(|number| (*number as f64) < float(found));
+                    let error = (count_below as f64 / truth.len() as f64 - rank).abs();
                     assert!(error <= 0.02 + 1.0 / truth.len() as f64, "{error} at {rank}");
                 }
             }
@@ -308,14 +312,14 @@ fn java_sketches_are_decoded_and_accept_more_values() {
                     panic!("no lists: {found:?}")
                 };
                 for (item, count) in items.iter().zip(counts) {
-                    let name = written(&Some(item.clone()));
-                    let told = &expected[name.as_str().unwrap()];
-                    assert_eq!(&written(&Some(count.clone())), told, "{vector}");
+                    let name = to_json(&Some(item.clone()));
+                    let expected_count = &expected[name.as_str().unwrap()];
+                    assert_eq!(&to_json(&Some(count.clone())), expected_count, "{vector}");
                 }
             }
         }
         let before = found.clone();
-        state.merge(&ours).unwrap();
+        state.merge(&expected_state).unwrap();
         if matches!(spec.kind(), AggregateKind::ApproxCountDistinct { .. }) {
             assert_eq!(state.values().unwrap(), before, "the values were in it");
         }

@@ -66,8 +66,8 @@ proptest! {
             Some(span) => (span.start.as_micros(), span.end.as_micros()),
             None => (i64::MIN, i64::MAX),
         };
-        let around = [from, to, at, from / 2 + to / 2][usize::from(edge)];
-        let event = around.saturating_add(near);
+        let near_moment = [from, to, at, from / 2 + to / 2][usize::from(edge)];
+        let event = near_moment.saturating_add(near);
         let is_covered = from <= event && (event < to || window == Window::Unbounded);
         let found = counts(&all, window, event, at);
         prop_assert_eq!(found, is_covered, "{} in {}..{}", event, from, to);
@@ -104,8 +104,8 @@ proptest! {
             };
             // As time advances, no event starts to count again, so the furthest moment back
             // decides.
-            let back = now - allowed_lateness_us;
-            prop_assert_eq!(all.keeps(tile, time(now)), covers(back) || event > back);
+            let oldest = now - allowed_lateness_us;
+            prop_assert_eq!(all.keeps(tile, time(now)), covers(oldest) || event > oldest);
         }
     }
 

@@ -94,18 +94,18 @@ proptest! {
 
 #[test]
 fn halves_round_to_even_and_larger_fractions_round_up() {
-    let least = f64::from_bits(1);
+    let least_float = f64::from_bits(1);
     let half = f64::EPSILON / 2.0;
     assert_eq!(sum(&[1.0, half]), 1.0);
-    assert_eq!(sum(&[1.0, half, least]), 1.0 + f64::EPSILON);
+    assert_eq!(sum(&[1.0, half, least_float]), 1.0 + f64::EPSILON);
     assert_eq!(sum(&[1.0 + f64::EPSILON, half]), 1.0 + 2.0 * f64::EPSILON);
-    assert_eq!(sum(&[-1.0, -half, -least]), -1.0 - f64::EPSILON);
+    assert_eq!(sum(&[-1.0, -half, -least_float]), -1.0 - f64::EPSILON);
 }
 
 #[test]
 fn sum_of_distant_numbers_is_exact() {
-    let least = f64::from_bits(1);
-    assert_eq!(sum(&[f64::MAX, least, -f64::MAX]), least);
+    let least_float = f64::from_bits(1);
+    assert_eq!(sum(&[f64::MAX, least_float, -f64::MAX]), least_float);
     assert_eq!(sum(&[f64::MAX, f64::MAX]), f64::INFINITY);
     assert_eq!(sum(&[f64::MAX, f64::MAX, -f64::MAX]), f64::MAX);
     assert_eq!(sum(&[0.1; 10]), 1.0, "where adding one by one gives a little less");
@@ -123,24 +123,24 @@ fn impossible_sum_bytes_are_refused() {
         let mut reader = ByteReader::new(bytes, || Error::corrupt("short"));
         ExactSum::decode(&mut reader, power).map_err(|error| error.code())
     };
-    let with = |first: i16, limbs: &[u64]| {
+    let bytes_of = |first: i16, limbs: &[u64]| {
         let mut bytes = [first.to_le_bytes(), (limbs.len() as u16).to_le_bytes()].concat();
         limbs.iter().for_each(|limb| bytes.extend_from_slice(&limb.to_le_bytes()));
         bytes
     };
     for (name, bytes) in [
-        ("a lowest limb of zero", with(0, &[0, 1])),
-        ("a limb of mere sign", with(0, &[1, 0])),
-        ("a limb of mere negative sign", with(0, &[1 << 63, u64::MAX])),
-        ("a zero that lies somewhere", with(3, &[])),
-        ("finer than any float", with(-18, &[1])),
-        ("larger than any sum", with(18, &[1])),
-        ("too short", with(0, &[1])[..9].to_vec()),
+        ("a lowest limb of zero", bytes_of(0, &[0, 1])),
+        ("a limb of mere sign", bytes_of(0, &[1, 0])),
+        ("a limb of mere negative sign", bytes_of(0, &[1 << 63, u64::MAX])),
+        ("a zero that lies somewhere", bytes_of(3, &[])),
+        ("finer than any float", bytes_of(-18, &[1])),
+        ("larger than any sum", bytes_of(18, &[1])),
+        ("too short", bytes_of(0, &[1])[..9].to_vec()),
     ] {
         assert_eq!(decode(&bytes, 1), Err(ErrorCode::Corrupt), "{name}");
     }
-    assert!(decode(&with(-17, &[1]), 1).is_ok() && decode(&with(17, &[1]), 1).is_ok());
-    assert!(decode(&with(-18, &[1]), 2).is_ok());
+    assert!(decode(&bytes_of(-17, &[1]), 1).is_ok() && decode(&bytes_of(17, &[1]), 1).is_ok());
+    assert!(decode(&bytes_of(-18, &[1]), 2).is_ok());
 }
 
 #[test]

@@ -42,22 +42,22 @@ impl AggregateState {
     ///
     /// # Errors
     /// Returns `Internal` if a sketch cannot be encoded.
-    pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.extend_from_slice(&[VERSION, tag(StateLayout::of(&self.spec))]);
+    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.extend_from_slice(&[VERSION, tag(StateLayout::of(&self.spec))]);
         match &self.summary {
-            StateSummary::Count(count) => out.extend_from_slice(&count.to_le_bytes()),
-            StateSummary::PowerSums(sums) => sums.encode(out),
+            StateSummary::Count(count) => bytes.extend_from_slice(&count.to_le_bytes()),
+            StateSummary::PowerSums(sums) => sums.encode(bytes),
             StateSummary::MinMax(min_max) => {
-                out.push(u8::from(min_max.best().is_some()));
+                bytes.push(u8::from(min_max.best().is_some()));
                 if let Some(best) = min_max.best() {
-                    out.extend_from_slice(&(best.encoded_bytes() as u16).to_le_bytes());
-                    encode_value(best, out);
+                    bytes.extend_from_slice(&(best.encoded_bytes() as u16).to_le_bytes());
+                    encode_value(best, bytes);
                 }
             }
-            StateSummary::FirstLast(first_last) => first_last.encode(out),
-            StateSummary::Distinct(distinct) => distinct.encode(out)?,
-            StateSummary::Quantiles(quantiles) => quantiles.encode(out),
-            StateSummary::FrequentItems(items) => items.encode(out, self.input()),
+            StateSummary::FirstLast(first_last) => first_last.encode(bytes),
+            StateSummary::Distinct(distinct) => distinct.encode(bytes)?,
+            StateSummary::Quantiles(quantiles) => quantiles.encode(bytes),
+            StateSummary::FrequentItems(items) => items.encode(bytes, self.input()),
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl AggregateState {
                         ));
                     }
                 };
-                StateSummary::MinMax(MinMax::new(is_greatest).with(best))
+                StateSummary::MinMax(MinMax::new(is_greatest).with_best(best))
             }
             StateLayout::FirstLast { is_latest, count } => StateSummary::FirstLast(
                 FirstLast::new(is_latest, count).decode(&mut reader, input)?,

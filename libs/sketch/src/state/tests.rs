@@ -44,7 +44,7 @@ fn int_states() -> impl Iterator<Item = AggregateState> {
     every_kind().into_iter().map(|kind| state(kind, Some(ScalarType::Int64)))
 }
 
-fn fed(mut state: AggregateState, values: &[Option<i64>]) -> AggregateState {
+fn feed(mut state: AggregateState, values: &[Option<i64>]) -> AggregateState {
     for (number, value) in (0..).zip(values) {
         let value = value.map(Value::Int64);
         state.insert(value.as_ref(), at(number)).unwrap();
@@ -76,7 +76,7 @@ fn empty_states_and_missing_values_give_the_empty_value() {
             _ => vec![None],
         };
         assert_eq!(empty, expected, "{name}");
-        assert_eq!(fed(state, &[None, None]).values().unwrap(), expected, "{name} of nothing");
+        assert_eq!(feed(state, &[None, None]).values().unwrap(), expected, "{name} of nothing");
     }
 }
 
@@ -103,7 +103,7 @@ fn every_aggregate_kind_computes_its_value() {
     let values = [Some(4), None, Some(4), Some(2), Some(6), Some(9)];
     for (state, expected) in int_states().zip(expected) {
         let name = state.spec.kind().name();
-        let state = fed(state, &values);
+        let state = feed(state, &values);
         let found = state.values().unwrap();
         match (&found[..], name) {
             // The central moments are 5.6 (second), 7.2 (third) and 68 (fourth).
@@ -137,7 +137,7 @@ fn count_without_input_counts_events() {
 #[test]
 fn accumulating_count_also_decreases() {
     let state = state(AggregateKind::AccumulatingCount, Some(ScalarType::Int64));
-    assert_eq!(fed(state, &[Some(5), Some(-7), None, Some(1)]).values().unwrap(), [int(-1)]);
+    assert_eq!(feed(state, &[Some(5), Some(-7), None, Some(1)]).values().unwrap(), [int(-1)]);
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn nan_is_a_missing_value_to_every_aggregate() {
         let mut other = state.clone();
         for (number, value) in (0..).zip([1.5, f64::NAN, -2.0]) {
             state.insert(Some(&Value::Float64(value)), at(number)).unwrap();
-            let kept = Some(Value::Float64(value)).filter(|value| !value.is_nan());
-            other.insert(kept.as_ref(), at(number)).unwrap();
+            let number_value = Some(Value::Float64(value)).filter(|value| !value.is_nan());
+            other.insert(number_value.as_ref(), at(number)).unwrap();
         }
         assert_eq!(bytes_of(&state), bytes_of(&other), "{}", spec.kind().name());
     }
@@ -166,18 +166,18 @@ fn bytes_of(state: &AggregateState) -> Vec<u8> {
 fn aggregate_states_round_trip() {
     let values: Vec<_> = (0..2_000).map(|v: i64| (v % 7 != 0).then_some(v * v % 541)).collect();
     for state in int_states() {
-        for fed in [state.clone(), fed(state.clone(), &values[..9]), fed(state, &values)] {
-            let (name, bytes) = (fed.spec.kind().name(), bytes_of(&fed));
-            let read = AggregateState::decode(&fed.spec, &bytes).unwrap();
-            assert_eq!(read.values().unwrap(), fed.values().unwrap(), "{name}");
+        for state in [state.clone(), feed(state.clone(), &values[..9]), feed(state, &values)] {
+            let (name, bytes) = (state.spec.kind().name(), bytes_of(&state));
+            let read = AggregateState::decode(&state.spec, &bytes).unwrap();
+            assert_eq!(read.values().unwrap(), state.values().unwrap(), "{name}");
             assert_eq!(bytes_of(&read).len(), bytes.len(), "{name}");
             for end in 0..bytes.len() {
-                let cut = AggregateState::decode(&fed.spec, &bytes[..end]);
-                assert_eq!(cut.unwrap_err().code(), ErrorCode::Corrupt, "{name} cut at {end}");
+                let result = AggregateState::decode(&state.spec, &bytes[..end]);
+                assert_eq!(result.unwrap_err().code(), ErrorCode::Corrupt, "{name} cut at {end}");
             }
-            let longer = AggregateState::decode(&fed.spec, &[&bytes[..], &[0]].concat());
-            assert_eq!(longer.unwrap_err().code(), ErrorCode::Corrupt, "{name} with a byte more");
-            let newer = AggregateState::decode(&fed.spec, &[&[2], &bytes[1..]].concat());
+            let result = AggregateState::decode(&state.spec, &[&bytes[..], &[0]].concat());
+            assert_eq!(result.unwrap_err().code(), ErrorCode::Corrupt, "{name} with a byte more");
+            let newer = AggregateState::decode(&state.spec, &[&[2], &bytes[1..]].concat());
             assert_eq!(newer.unwrap_err().code(), ErrorCode::UpgradeNeeded, "{name}");
         }
     }
@@ -186,33 +186,33 @@ fn aggregate_states_round_trip() {
 #[test]
 fn states_of_other_aggregates_neither_merge_nor_decode() {
     use AggregateKind as Kind;
-    let alike = |a: &AggregateState, b: &AggregateState| {
+    let are_alike = |a: &AggregateState, b: &AggregateState| {
         StateLayout::of(&a.spec) == StateLayout::of(&b.spec)
     };
     for mut into in int_states() {
         for from in int_states() {
             let decoded = AggregateState::decode(&into.spec, &bytes_of(&from));
-            let (merged, decoded) = (into.merge(&from), decoded.map(|_| ()));
-            if alike(&into, &from) {
-                assert_eq!((merged, decoded), (Ok(()), Ok(())));
+            let (merge_result, decoded) = (into.merge(&from), decoded.map(|_| ()));
+            if are_alike(&into, &from) {
+                assert_eq!((merge_result, decoded), (Ok(()), Ok(())));
             } else {
-                assert_eq!(merged.unwrap_err().code(), ErrorCode::InvalidArgument);
+                assert_eq!(merge_result.unwrap_err().code(), ErrorCode::InvalidArgument);
                 assert_eq!(decoded.unwrap_err().code(), ErrorCode::Corrupt);
             }
         }
     }
-    let refused = |kind: Kind, other: Kind| {
+    let is_refused = |kind: Kind, other: Kind| {
         let (mut into, from) =
             (state(kind, Some(ScalarType::Int64)), state(other, Some(ScalarType::Int64)));
         AggregateState::decode(&into.spec, &bytes_of(&from)).is_err() && into.merge(&from).is_err()
     };
     let distinct = |lg_k| Kind::ApproxCountDistinct { lg_k, confidence_stddevs: None };
-    assert!(refused(distinct(10), distinct(11)));
+    assert!(is_refused(distinct(10), distinct(11)));
     let quantiles = |k| Kind::ApproxQuantile { q: vec![0.5], k };
-    assert!(refused(quantiles(100), quantiles(101)));
-    assert!(refused(Kind::LastN { count: 3 }, Kind::LastN { count: 4 }));
+    assert!(is_refused(quantiles(100), quantiles(101)));
+    assert!(is_refused(Kind::LastN { count: 3 }, Kind::LastN { count: 4 }));
     let top = |lg_counters| Kind::TopK { count: 1, lg_counters };
-    assert!(refused(top(4), top(5)));
+    assert!(is_refused(top(4), top(5)));
     let float = state(Kind::Sum, Some(ScalarType::Float64));
     assert!(state(Kind::Sum, Some(ScalarType::Int64)).merge(&float).is_err(), "another input");
 }

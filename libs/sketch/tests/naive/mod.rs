@@ -54,13 +54,13 @@ pub fn plan(windows: Vec<Window>, allowed_lateness_us: i64) -> FoldPlan {
     let numeric = [Kind::Sum, Kind::Average, Kind::Variance, Kind::StandardDeviation];
     let shapes = [Kind::Skewness, Kind::Kurtosis];
     let quantiles = Kind::ApproxQuantile { q: RANKS.to_vec(), k: 100 };
-    let any = [Kind::Count, Kind::Min, Kind::Max, Kind::First, Kind::Last];
+    let any_input_kinds = [Kind::Count, Kind::Min, Kind::Max, Kind::First, Kind::Last];
     let last = Kind::LastN { count: 5 };
     let distinct = Kind::ApproxCountDistinct { lg_k: 8, confidence_stddevs: Some(3) };
     let top = [3, 10].map(|lg_counters| Kind::TopK { count: 4, lg_counters });
     let types = [ScalarType::Int64, ScalarType::Float64, ScalarType::String];
     let mut specs = vec![AggregateSpec::new(Kind::Count, None).unwrap()];
-    let kinds = numeric.iter().chain(&shapes).chain(&any).chain(&top);
+    let kinds = numeric.iter().chain(&shapes).chain(&any_input_kinds).chain(&top);
     for kind in kinds.chain([&quantiles, &last, &distinct]) {
         let of_types = types.map(|scalar| AggregateSpec::new(kind.clone(), Some(scalar)));
         specs.extend(of_types.into_iter().flatten());
@@ -75,8 +75,9 @@ pub fn stream(dice: &mut SeededRng, rows: usize, is_wild: bool) -> Vec<Row> {
     let mut partition_time = -3_000_i64;
     let row = |offset: usize| {
         partition_time += dice.below(20) as i64;
-        let ahead = dice.below(40) as i64;
-        let behind = if dice.chance(10) { dice.below(900) as i64 } else { dice.below(60) as i64 };
+        let ahead_us = dice.below(40) as i64;
+        let behind_us =
+            if dice.chance(10) { dice.below(900) as i64 } else { dice.below(60) as i64 };
         let float = match dice.below(20) {
             0 => f64::NAN,
             1 => -0.0,
@@ -90,7 +91,7 @@ pub fn stream(dice: &mut SeededRng, rows: usize, is_wild: bool) -> Vec<Row> {
         };
         let length = dice.below(60).min(dice.below(60));
         Row {
-            time: partition_time + ahead - behind,
+            time: partition_time + ahead_us - behind_us,
             offset: offset as u64,
             partition_time,
             integer: dice.chance(90).then_some(integer),
@@ -102,7 +103,7 @@ pub fn stream(dice: &mut SeededRng, rows: usize, is_wild: bool) -> Vec<Row> {
 }
 
 /// Returns the events that a window covers at a moment, without late ones, in the events' order.
-pub fn covered(rows: &[Row], window: Window, allowed_lateness_us: i64, at: i64) -> Vec<&Row> {
+pub fn covered_rows(rows: &[Row], window: Window, allowed_lateness_us: i64, at: i64) -> Vec<&Row> {
     let (from, to) = match window {
         Window::Unbounded => (i64::MIN, i64::MAX),
         Window::Tumbling { length_us } => {
