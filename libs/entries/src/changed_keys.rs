@@ -10,14 +10,14 @@ use forebay_log::RecordRange;
 use forebay_wire::entry::decode_entry;
 
 /// Returns the keys that the entries with this log id name in a range of their log; `None` if there
-/// are more than `most` keys.
+/// are more than `keys_max` keys.
 ///
 /// # Errors
 /// The errors of [`RecordRange::next`]; `UpgradeNeeded` for an entry of a newer build.
 pub async fn changed_keys(
     mut range: RecordRange<'_>,
     log_id: LogId,
-    most: usize,
+    keys_max: usize,
 ) -> Result<Option<HashSet<Key>>> {
     let mut keys = HashSet::new();
     loop {
@@ -35,7 +35,7 @@ pub async fn changed_keys(
             let EntryBody::Changes(batches) = entry.body else { continue };
             let changes = batches.into_iter().flat_map(|batch| batch.changes);
             keys.extend(changes.map(|change| change.key));
-            if keys.len() > most {
+            if keys.len() > keys_max {
                 return Ok(None);
             }
         }
@@ -96,17 +96,17 @@ mod tests {
         ] {
             log.append(AT, record).await.unwrap();
         }
-        let changed = async |offsets: std::ops::Range<u64>, most| {
+        let keys_changed = async |offsets: std::ops::Range<u64>, keys_max| {
             let offsets = Offset(offsets.start)..Offset(offsets.end);
-            changed_keys(RecordRange { log: &log, at: AT, offsets }, LogId(5), most).await
+            changed_keys(RecordRange { log: &log, at: AT, offsets }, LogId(5), keys_max).await
         };
-        let wanted = HashSet::from(["a", "b", "c"].map(key));
-        assert_eq!(changed(1..6, 3).await.unwrap(), Some(wanted));
-        assert_eq!(changed(1..6, 2).await.unwrap(), None);
-        assert_eq!(changed(3..3, 0).await.unwrap(), Some(HashSet::new()));
-        let beyond = changed(1..9, 9).await.unwrap_err();
-        assert_eq!(beyond.code(), ErrorCode::Unavailable, "{beyond}");
+        let expected = HashSet::from(["a", "b", "c"].map(key));
+        assert_eq!(keys_changed(1..6, 3).await.unwrap(), Some(expected));
+        assert_eq!(keys_changed(1..6, 2).await.unwrap(), None);
+        assert_eq!(keys_changed(3..3, 0).await.unwrap(), Some(HashSet::new()));
+        let error = keys_changed(1..9, 9).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
         log.trim(AT, Offset(3)).await.unwrap();
-        assert_eq!(changed(1..6, 3).await.unwrap_err().code(), ErrorCode::TokenLost);
+        assert_eq!(keys_changed(1..6, 3).await.unwrap_err().code(), ErrorCode::TokenLost);
     }
 }

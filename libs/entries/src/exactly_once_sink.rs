@@ -196,7 +196,7 @@ mod tests {
         let restarted = ExactlyOnceSink::find(&log, AT).await.unwrap();
         assert_eq!(restarted.sent(FROM), Some(position(4)));
         let progress = first.progress().clone();
-        let resumed = ExactlyOnceSink::resume(&log, AT, progress).await.unwrap();
-        assert_eq!(resumed.progress(), restarted.progress());
+        let sink = ExactlyOnceSink::resume(&log, AT, progress).await.unwrap();
+        assert_eq!(sink.progress(), restarted.progress());
     }
 }

@@ -29,8 +29,8 @@ pub async fn find_log_id(
     while from < bounds.end {
         let limit = if from == bounds.start { FIRST_READ } else { NEXT_READ };
         let records = log.read(at, from, limit).await?.records;
-        let told = |record: &LogRecord| peek_log_id(&record.entry, bounds.start);
-        if let Some(log_id) = records.iter().find_map(told) {
+        let entry_log_id = |record: &LogRecord| peek_log_id(&record.entry, bounds.start);
+        if let Some(log_id) = records.iter().find_map(entry_log_id) {
             return Ok(Some(log_id));
         }
         let Some(last) = records.last() else { return Ok(None) };

@@ -183,17 +183,21 @@ impl OrderedSource {
         let PendingEntry { offset, append_time, entry, .. } = next;
         let schemas = StoreSchemas { catalog, store: self.store };
         // The fold consumes the entry, and may need it again after the catalog has caught up.
-        let spare = (!self.has_definitions(&schemas, &entry)).then(|| entry.clone());
+        let entry_copy = (!self.has_definitions(&schemas, &entry)).then(|| entry.clone());
         let mut record = Record { offset, append_time, entry };
         loop {
             let version = match self.state.apply(record, &EmptyRows, &schemas) {
                 Ok(effects) => return Ok(effects),
                 Err(FoldError::NeedsDefinition(version)) => version,
-                Err(error) => return Err(error.into_error(unknown)),
+                Err(error) => return Err(error.into_error(unknown_version_error)),
             };
             catch_up(log, catalog).await?;
-            let entry = spare.clone().filter(|_| schemas.at(version).is_some());
-            record = Record { offset, append_time, entry: entry.ok_or_else(|| unknown(version))? };
+            let entry = entry_copy.clone().filter(|_| schemas.at(version).is_some());
+            record = Record {
+                offset,
+                append_time,
+                entry: entry.ok_or_else(|| unknown_version_error(version))?,
+            };
         }
     }
 
@@ -211,7 +215,7 @@ async fn catch_up(log: &dyn ChangeLog, catalog: &CatalogFollower) -> Result<()> 
     catalog.wait_applied(end, DEFINITION_WAIT).await
 }
 
-fn unknown(version: SchemaVersion) -> Error {
+fn unknown_version_error(version: SchemaVersion) -> Error {
     Error::unavailable(format!("definition {version} is not known yet; try again"))
 }
 

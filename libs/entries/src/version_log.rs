@@ -108,21 +108,21 @@ mod tests {
         for number in 0..5_u8 {
             log.append(at(1), Bytes::from(vec![number])).await.unwrap();
         }
-        let pushed = first.with_version(StoreId(8), vec![Offset(3)]).unwrap();
-        let own = Definition { store: StoreId(8), ..pushed.clone() };
-        let followed = follow_version(Arc::clone(&log), &own);
-        assert_eq!(followed.bounds(at(8)).await.unwrap().start, Offset(3));
-        assert_eq!(followed.bounds(at(1)).await.unwrap().start, Offset(0));
-        let read = followed.read(at(8), Offset(3), LIMIT).await.unwrap();
+        let definition = first.with_version(StoreId(8), vec![Offset(3)]).unwrap();
+        let version_definition = Definition { store: StoreId(8), ..definition.clone() };
+        let version_log = follow_version(Arc::clone(&log), &version_definition);
+        assert_eq!(version_log.bounds(at(8)).await.unwrap().start, Offset(3));
+        assert_eq!(version_log.bounds(at(1)).await.unwrap().start, Offset(0));
+        let read = version_log.read(at(8), Offset(3), LIMIT).await.unwrap();
         assert_eq!(read.records.len(), 2);
-        let lost = followed.read(at(8), Offset(2), LIMIT).await.unwrap_err();
-        assert_eq!(lost.code(), ErrorCode::TokenLost);
-        followed.append(at(8), Bytes::from(vec![5])).await.unwrap();
+        let error = version_log.read(at(8), Offset(2), LIMIT).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TokenLost);
+        version_log.append(at(8), Bytes::from(vec![5])).await.unwrap();
         assert_eq!(log.bounds(at(1)).await.unwrap().end, Offset(6));
-        let refused = followed.trim(at(8), Offset(4)).await.unwrap_err();
-        assert_eq!(refused.code(), ErrorCode::Unsupported);
+        let error = version_log.trim(at(8), Offset(4)).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
 
-        let plain = follow_version(Arc::clone(&log), &pushed);
+        let plain = follow_version(Arc::clone(&log), &definition);
         assert_eq!(plain.bounds(at(1)).await.unwrap().start, Offset(0));
         plain.trim(at(1), Offset(2)).await.unwrap();
     }

@@ -69,21 +69,21 @@ async fn definitions_are_folded_awaited_and_announced() {
     let follower = follow(log.clone());
     append(&*log, entry(OURS, EntryBody::LogHeader)).await;
     let users = store(1, "users");
-    let changed = follower.changes();
-    let known = follower.definition(StoreId(1), SchemaVersion(1), WAIT);
-    let (offset, known, changed) =
-        tokio::join!(append(&*log, define(OURS, &users)), known, changed);
-    assert_eq!(*known.unwrap().definition, users);
-    assert!(changed);
+    let change = follower.changes();
+    let definition = follower.definition(StoreId(1), SchemaVersion(1), WAIT);
+    let (offset, definition, change) =
+        tokio::join!(append(&*log, define(OURS, &users)), definition, change);
+    assert_eq!(*definition.unwrap().definition, users);
+    assert!(change);
     follower.wait_applied(offset.next(), WAIT).await.unwrap();
     assert_eq!(follower.offset_applied(), Offset(2));
     let field = FieldSpec::new("age", FieldType::INT32);
-    let altered = users.altered(&[Alteration::AddField(field)]).unwrap();
-    append(&*log, define(OURS, &altered)).await;
+    let altered_users = users.altered(&[Alteration::AddField(field)]).unwrap();
+    append(&*log, define(OURS, &altered_users)).await;
     let at = follower.definition(StoreId(1), SchemaVersion(2), WAIT).await.unwrap();
     assert!(at.definition.field("age").is_some());
-    let missing = follower.definition(StoreId(1), SchemaVersion(3), WAIT).await;
-    assert_eq!(missing.unwrap_err().code(), ErrorCode::Unavailable);
+    let result = follower.definition(StoreId(1), SchemaVersion(3), WAIT).await;
+    assert_eq!(result.unwrap_err().code(), ErrorCode::Unavailable);
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,9 +92,9 @@ async fn damaged_and_foreign_records_are_skipped() {
     append(&*log, Bytes::from_static(b"no entry at all")).await;
     append(&*log, entry(OURS, EntryBody::LogHeader)).await;
     append(&*log, define(LogId(0xbad), &store(1, "foreign"))).await;
-    let mut damaged = define(OURS, &store(2, "damaged")).to_vec();
-    *damaged.last_mut().unwrap() ^= 1;
-    append(&*log, damaged.into()).await;
+    let mut damaged_entry = define(OURS, &store(2, "damaged")).to_vec();
+    *damaged_entry.last_mut().unwrap() ^= 1;
+    append(&*log, damaged_entry.into()).await;
     let last = append(&*log, define(OURS, &store(3, "users"))).await;
     let follower = follow(log);
     follower.wait_applied(last.next(), WAIT).await.unwrap();
@@ -113,8 +113,8 @@ async fn newer_record_halts_the_catalog_with_upgrade_needed() {
     append(&*log, newer.into()).await;
     append(&*log, define(OURS, &store(3, "after"))).await;
     let follower = follow(log);
-    let halted = follower.wait_applied(Offset(4), WAIT).await.unwrap_err();
-    assert_eq!(halted.code(), ErrorCode::UpgradeNeeded);
+    let error = follower.wait_applied(Offset(4), WAIT).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UpgradeNeeded);
     // The follower continues to serve the records before the halt.
     assert_eq!((names(&follower), follower.offset_applied()), (vec!["users".into()], Offset(2)));
 }
@@ -208,11 +208,11 @@ async fn catalog_folds_a_replaced_log_from_its_start() {
         *log.is_down.write() = true;
         tokio::time::sleep(Duration::from_secs(10)).await;
         let second = Arc::new(memory());
-        let theirs = LogId(0x0777);
+        let second_log_id = LogId(0x0777);
         append(&*second, Bytes::from_static(b"damage before the first entry")).await;
-        append(&*second, entry(theirs, EntryBody::LogHeader)).await;
+        append(&*second, entry(second_log_id, EntryBody::LogHeader)).await;
         for id in 0..entries {
-            append(&*second, define(theirs, &store(100 + id, &format!("new-{id}")))).await;
+            append(&*second, define(second_log_id, &store(100 + id, &format!("new-{id}")))).await;
         }
         *log.current.write() = second;
         *log.is_down.write() = false;
