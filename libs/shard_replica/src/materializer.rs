@@ -133,7 +133,7 @@ impl<M: Materializer> WrittenShard<M> {
         let entries = run.entries;
         let clients: BTreeSet<_> = entries.iter().flat_map(|it| &it.effects.clients).collect();
         let sources: BTreeSet<_> = entries.iter().flat_map(|it| &it.effects.sources).collect();
-        let folded = FoldEffects {
+        let effects = FoldEffects {
             writes,
             clients: clients.into_iter().copied().collect(),
             sources: sources.into_iter().copied().collect(),
@@ -141,7 +141,7 @@ impl<M: Materializer> WrittenShard<M> {
             skipped: entries.last().and_then(|last| last.effects.skipped.clone()),
             ..FoldEffects::default()
         };
-        self.write(events, &folded, run)
+        self.write(events, &effects, run)
     }
 
     /// Writes to the shard. A write stall of the engine blocks no thread that others need.

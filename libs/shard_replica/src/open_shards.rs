@@ -44,7 +44,7 @@ pub(crate) struct OpenShards<M: Materializer> {
     /// The open shards, as readers see them.
     open: RwLock<BTreeMap<PartitionId, OpenShard<M>>>,
     /// Set once a disk has refused a write: no shard accepts another write before it is reopened.
-    failed: AtomicBool,
+    has_failed: AtomicBool,
     /// Notified of the failure.
     reopen: Arc<Notify>,
 }
@@ -62,8 +62,8 @@ impl<M: Materializer> OpenShards<M> {
         folder: ShardFolder,
         reopen: Arc<Notify>,
     ) -> Self {
-        let (open, failed) = (RwLock::default(), AtomicBool::new(false));
-        Self { materializer, schemas, folder, open, failed, reopen }
+        let (open, has_failed) = (RwLock::default(), AtomicBool::new(false));
+        Self { materializer, schemas, folder, open, has_failed, reopen }
     }
 
     pub(crate) fn get(&self, partition: PartitionId) -> Option<Arc<Shard>> {
@@ -80,10 +80,10 @@ impl<M: Materializer> OpenShards<M> {
     }
 
     /// Lets readers find a shard in place of the partition's earlier one.
-    pub(crate) fn publish(&self, written: &WrittenShard<M>) {
-        let shard = Arc::clone(written.shard());
+    pub(crate) fn publish(&self, written_shard: &WrittenShard<M>) {
+        let shard = Arc::clone(written_shard.shard());
         let partition = shard.partition().partition;
-        let open = OpenShard { shard, shared: Arc::clone(written.shared()) };
+        let open = OpenShard { shard, shared: Arc::clone(written_shard.shared()) };
         self.open.write().insert(partition, open);
     }
 
@@ -92,13 +92,13 @@ impl<M: Materializer> OpenShards<M> {
     }
 
     pub(crate) fn have_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+        self.has_failed.load(Ordering::Acquire)
     }
 
     /// Requests that the shards are reopened if the error is a refusal of the disk.
     pub(crate) fn note_failure(&self, error: &Error) {
         if error.code() == ErrorCode::Unavailable {
-            self.failed.store(true, Ordering::Release);
+            self.has_failed.store(true, Ordering::Release);
             self.reopen.notify_one();
         }
     }

@@ -25,13 +25,13 @@ pub(crate) struct ShardReplica<M: Materializer> {
     shards: Arc<OpenShards<M>>,
     at: PartitionRef,
     follow_state: FollowState,
-    served: WrittenShard<M>,
+    served_shard: WrittenShard<M>,
     /// A bulk load that the rebuilt shard begins with, while it is incomplete.
     loading: Option<BulkLoad>,
     /// The shard that is rebuilt while the served one answers.
-    rebuilt: Option<WrittenShard<M>>,
+    rebuilt_shard: Option<WrittenShard<M>>,
     /// Shards whose readers have not finished yet.
-    retired: Vec<ShardWriter>,
+    retired_writers: Vec<ShardWriter>,
     /// Entries that are not written yet: at most those of one read of the log.
     entries: Vec<BufferedEntry>,
     /// Damage or a gap found in the written shard, since it was created.
@@ -42,18 +42,18 @@ impl<M: Materializer> ShardReplica<M> {
     /// Creates the replica with the shard that readers use from now on.
     pub(crate) fn open(
         shards: Arc<OpenShards<M>>,
-        served: WrittenShard<M>,
+        served_shard: WrittenShard<M>,
         follow_state: FollowState,
     ) -> Self {
-        shards.publish(&served);
+        shards.publish(&served_shard);
         Self {
-            at: served.shard().partition(),
+            at: served_shard.shard().partition(),
             shards,
             follow_state,
-            served,
+            served_shard,
             loading: None,
-            rebuilt: None,
-            retired: Vec::new(),
+            rebuilt_shard: None,
+            retired_writers: Vec::new(),
             entries: Vec::new(),
             damage: Mutex::default(),
         }
@@ -63,7 +63,7 @@ impl<M: Materializer> ShardReplica<M> {
     fn write_entries(&mut self, state: &PartitionState) -> Result<()> {
         let follow_state = FollowState { is_served: !self.is_beside(), ..self.follow_state };
         self.end_load()?;
-        let target = self.rebuilt.as_mut().unwrap_or(&mut self.served);
+        let target = self.rebuilt_shard.as_mut().unwrap_or(&mut self.served_shard);
         let schemas = &self.shards.schemas;
         let run = EntryRun { schemas, entries: &self.entries, state, follow_state };
         self.shards.materializer.write(target, &run)
@@ -71,7 +71,7 @@ impl<M: Materializer> ShardReplica<M> {
 
     /// Returns whether a new shard is being built while an older one is served.
     fn is_beside(&self) -> bool {
-        self.loading.is_some() || self.rebuilt.is_some()
+        self.loading.is_some() || self.rebuilt_shard.is_some()
     }
 
     /// Discards the shard that is being built, and the entries that are not written yet.
@@ -81,16 +81,16 @@ impl<M: Materializer> ShardReplica<M> {
         if let Some(loading) = self.loading.take() {
             block_in_place(|| give_up(self.at, loading));
         }
-        self.retired.extend(self.rebuilt.take().map(WrittenShard::into_writer));
+        self.retired_writers.extend(self.rebuilt_shard.take().map(WrittenShard::into_writer));
         self.sweep();
     }
 
     /// Converts a complete bulk load into a shard, if that was not done yet.
     fn end_load(&mut self) -> Result<()> {
         if let Some(loading) = self.loading.take() {
-            let ended = block_in_place(|| loading.end());
-            let writer = ended.inspect_err(|error| self.note_unfinished(error))?;
-            self.rebuilt = Some(WrittenShard::new(writer, false));
+            let result = block_in_place(|| loading.end());
+            let writer = result.inspect_err(|error| self.note_unfinished(error))?;
+            self.rebuilt_shard = Some(WrittenShard::new(writer, false));
         }
         Ok(())
     }
@@ -103,12 +103,12 @@ impl<M: Materializer> ShardReplica<M> {
 
     /// Removes shards that no thread reads any more.
     fn sweep(&mut self) {
-        let retired = std::mem::take(&mut self.retired).into_iter();
-        let (read, free): (Vec<_>, Vec<_>) = retired.partition(ShardWriter::has_readers);
-        self.retired = read;
+        let writers = std::mem::take(&mut self.retired_writers).into_iter();
+        let (read, free): (Vec<_>, Vec<_>) = writers.partition(ShardWriter::has_readers);
+        self.retired_writers = read;
         for writer in free {
             match block_in_place(|| self.shards.folder.directory.remove(writer)) {
-                Ok(still_read) => self.retired.extend(still_read),
+                Ok(still_read) => self.retired_writers.extend(still_read),
                 // The shard is removed when the shards are reopened.
                 Err(error) => debug!(at = %self.at, %error, "replaced shard not removed"),
             }
@@ -141,10 +141,10 @@ impl<M: Materializer> RowLookup for ShardReplica<M> {
         if !M::STORES_DOCUMENTS {
             return Ok(None);
         }
-        let row = match (&self.loading, &self.rebuilt) {
+        let row = match (&self.loading, &self.rebuilt_shard) {
             (Some(loading), _) => loading.row(key),
-            (None, Some(rebuilt)) => rebuilt.writer().row(key),
-            (None, None) => self.served.writer().row(key),
+            (None, Some(rebuilt_shard)) => rebuilt_shard.writer().row(key),
+            (None, None) => self.served_shard.writer().row(key),
         };
         row.inspect_err(|error| {
             if error.code() == ErrorCode::Corrupt {
@@ -156,9 +156,9 @@ impl<M: Materializer> RowLookup for ShardReplica<M> {
 
 impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
     fn start_rebuild(&mut self) -> Result<()> {
-        let fresh = self.shards.folder.create(self.at)?;
+        let writer = self.shards.folder.create(self.at)?;
         self.clear();
-        self.rebuilt = Some(WrittenShard::new(fresh, true));
+        self.rebuilt_shard = Some(WrittenShard::new(writer, true));
         Ok(())
     }
 
@@ -178,8 +178,8 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
         // The image is mapped read-only.
         let rows = PointInTimePartition::of_image(image, state, &definitions, u64::MAX)?;
         let mut loading = self.shards.folder.begin_load(self.at)?;
-        let loaded = load_all(&mut loading, &rows);
-        if let Err(error) = loaded.inspect_err(|error| self.shards.note_failure(error)) {
+        let result = load_all(&mut loading, &rows);
+        if let Err(error) = result.inspect_err(|error| self.shards.note_failure(error)) {
             give_up(self.at, loading);
             return Err(error);
         }
@@ -199,8 +199,8 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
             ));
         };
         // The load has no head yet, so a crash leaves no shard behind.
-        let loaded = loading.load(&writes);
-        loaded.inspect_err(|error| self.note_unfinished(error))
+        let result = loading.load(&writes);
+        result.inspect_err(|error| self.note_unfinished(error))
     }
 
     fn abandon_rebuild(&mut self) -> Result<()> {
@@ -210,14 +210,14 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
 
     fn publish_rebuild(&mut self) -> Result<()> {
         self.end_load()?;
-        let Some(rebuilt) = &mut self.rebuilt else { return Ok(()) };
+        let Some(rebuilt_shard) = &mut self.rebuilt_shard else { return Ok(()) };
         // The new shard is durable before the old one is removed.
-        rebuilt.writer_mut().mark_served()?;
-        rebuilt.shard().flush()?;
-        self.shards.publish(rebuilt);
-        if let Some(rebuilt) = self.rebuilt.take() {
-            let replaced = std::mem::replace(&mut self.served, rebuilt);
-            self.retired.push(replaced.into_writer());
+        rebuilt_shard.writer_mut().mark_served()?;
+        rebuilt_shard.shard().flush()?;
+        self.shards.publish(rebuilt_shard);
+        if let Some(rebuilt_shard) = self.rebuilt_shard.take() {
+            let replaced = std::mem::replace(&mut self.served_shard, rebuilt_shard);
+            self.retired_writers.push(replaced.into_writer());
         }
         self.sweep();
         Ok(())
@@ -242,7 +242,7 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
                 *effects = self.entries.pop().map(|entry| entry.effects).unwrap_or_default();
             })?;
         }
-        if !self.retired.is_empty() {
+        if !self.retired_writers.is_empty() {
             self.sweep();
         }
         Ok(())
@@ -252,8 +252,8 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
         if self.entries.is_empty() {
             return Ok(());
         }
-        let written = self.write_entries(state);
-        written.inspect_err(|error| self.shards.note_failure(error))?;
+        let result = self.write_entries(state);
+        result.inspect_err(|error| self.shards.note_failure(error))?;
         self.entries.clear();
         Ok(())
     }
@@ -272,10 +272,10 @@ impl<M: Materializer> Drop for ShardReplica<M> {
     fn drop(&mut self) {
         self.shards.withdraw(self.at.partition);
         // A shard can be reopened only when no thread reads it.
-        self.shards.materializer.release_views(self.served.shard());
-        let retired = self.retired.iter();
-        retired.for_each(|writer| self.shards.materializer.release_views(writer.shard()));
-        if let Err(error) = self.served.shard().flush() {
+        self.shards.materializer.release_views(self.served_shard.shard());
+        let writers = self.retired_writers.iter();
+        writers.for_each(|writer| self.shards.materializer.release_views(writer.shard()));
+        if let Err(error) = self.served_shard.shard().flush() {
             warn!(at = %self.at, %error, "shard flush failed; rebuilding the shard from the log");
         }
     }

@@ -57,8 +57,8 @@ impl<M: Materializer> ShardReplicas<M> {
     /// # Errors
     /// `Unavailable` if the shard is not open here.
     pub fn shard(&self, partition: PartitionId) -> Result<Arc<Shard>> {
-        let closed = || Error::unavailable("the partition is not open here yet; ask again");
-        self.0.get(partition).ok_or_else(|| closed().with_partition(partition))
+        let closed_error = || Error::unavailable("the partition is not open here yet; ask again");
+        self.0.get(partition).ok_or_else(|| closed_error().with_partition(partition))
     }
 
     /// Returns the open shards.
@@ -79,9 +79,9 @@ impl<M: Materializer> ShardReplicas<M> {
 
     /// Forgets the records that a partition skipped up to this offset, whose dead letters are
     /// durable.
-    pub fn forget_skipped(&self, partition: PartitionId, until: Offset) {
+    pub fn forget_skipped(&self, partition: PartitionId, last_offset: Offset) {
         let Some(shard) = self.0.get(partition) else { return };
-        if let Err(error) = shard.forget_skipped(until) {
+        if let Err(error) = shard.forget_skipped(last_offset) {
             // The replica reports the records again, and the copier finds them copied.
             debug!(at = %shard.partition(), %error, "dead letters not recorded");
         }
@@ -92,8 +92,8 @@ impl<M: Materializer> ShardReplicas<M> {
         loop {
             tokio::time::sleep(FLUSH_EVERY).await;
             self.0.materializer.drop_idle_views();
-            let flushed = self.clone();
-            if tokio::task::spawn_blocking(move || flushed.flush()).await.is_err() {
+            let replicas = self.clone();
+            if tokio::task::spawn_blocking(move || replicas.flush()).await.is_err() {
                 return;
             }
         }
@@ -117,9 +117,9 @@ impl<M: Materializer> Storage for ShardReplicas<M> {
 
     fn open(&self, at: PartitionRef) -> Result<OpenedReplica> {
         let Some((writer, restored)) = self.0.resume(at)? else {
-            let written = WrittenShard::new(self.0.folder.create(at)?, true);
+            let written_shard = WrittenShard::new(self.0.folder.create(at)?, true);
             let follow_state = FollowState { copy: 1, ..FollowState::default() };
-            let replica = ShardReplica::open(Arc::clone(&self.0), written, follow_state);
+            let replica = ShardReplica::open(Arc::clone(&self.0), written_shard, follow_state);
             return Ok(OpenedReplica::empty(Box::new(replica)));
         };
         let RestoredState { state, follow_state, outcomes, skipped, .. } = restored;
@@ -131,8 +131,8 @@ impl<M: Materializer> Storage for ShardReplicas<M> {
             drop_all_count: state.drop_all_count,
             copy: follow_state.copy,
         };
-        let written = WrittenShard::new(writer, false);
-        let writer = Box::new(ShardReplica::open(Arc::clone(&self.0), written, follow_state));
+        let written_shard = WrittenShard::new(writer, false);
+        let writer = Box::new(ShardReplica::open(Arc::clone(&self.0), written_shard, follow_state));
         let resumed = Some(ReplicaState { state, cursor, phase: Phase::Serving });
         Ok(OpenedReplica { writer, resumed, outcomes, skipped })
     }
