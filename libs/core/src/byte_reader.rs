@@ -20,23 +20,23 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct ByteReader<'b> {
     bytes: &'b [u8],
-    short: fn() -> Error,
+    short_error: fn() -> Error,
 }
 
 impl<'b> ByteReader<'b> {
-    /// Creates a reader of these bytes. `short` creates the error for too few bytes.
-    pub fn new(bytes: &'b [u8], short: fn() -> Error) -> Self {
-        Self { bytes, short }
+    /// Creates a reader of these bytes. `short_error` creates the error for too few bytes.
+    pub fn new(bytes: &'b [u8], short_error: fn() -> Error) -> Self {
+        Self { bytes, short_error }
     }
 
     /// Takes the next `N` bytes.
     ///
     /// # Errors
-    /// Returns the error of `short` if fewer bytes are left; the reader then does not move.
+    /// Returns the error of `short_error` if fewer bytes are left; the reader then does not move.
     pub fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (taken, rest) = self.bytes.split_first_chunk().ok_or_else(self.short)?;
+        let (bytes, rest) = self.bytes.split_first_chunk().ok_or_else(self.short_error)?;
         self.bytes = rest;
-        Ok(*taken)
+        Ok(*bytes)
     }
 
     /// Takes the next `count` bytes without copying them.
@@ -44,9 +44,9 @@ impl<'b> ByteReader<'b> {
     /// # Errors
     /// Returns the errors of [`ByteReader::take`].
     pub fn bytes(&mut self, count: usize) -> Result<&'b [u8]> {
-        let (taken, rest) = self.bytes.split_at_checked(count).ok_or_else(self.short)?;
+        let (bytes, rest) = self.bytes.split_at_checked(count).ok_or_else(self.short_error)?;
         self.bytes = rest;
-        Ok(taken)
+        Ok(bytes)
     }
 
     /// Takes a 16-bit number.
@@ -109,7 +109,7 @@ pub fn parse_items<'b, T>(
             return None;
         }
         let item = next(rest);
-        rest = item.as_ref().map_or(&[], |(_, behind)| behind);
+        rest = item.as_ref().map_or(&[], |(_, tail)| tail);
         Some(item.map(|(item, _)| item))
     })
 }

@@ -54,7 +54,7 @@ impl SchemaAt {
 #[derive(Clone, Debug, Default)]
 pub struct StoreHistory {
     versions: BTreeMap<SchemaVersion, Arc<SchemaAt>>,
-    deleted: bool,
+    is_deleted: bool,
     /// For the storage id of a pushed version: the store whose documents it holds.
     home: Option<StoreId>,
 }
@@ -83,14 +83,14 @@ impl StoreHistory {
 
     /// Returns the logs that no version follows any more and from which nothing is forwarded.
     pub fn unused_logs(&self) -> BTreeSet<StoreId> {
-        let mut unused = self.logs();
-        let Some(newest) = self.newest().filter(|_| !self.deleted) else { return unused };
+        let mut unused_logs = self.logs();
+        let Some(newest) = self.newest().filter(|_| !self.is_deleted) else { return unused_logs };
         for version in newest.definition.versions.all() {
             let source = version.repartition_source.as_ref();
             let from = source.map_or(version.logs, |source| source.from);
-            unused.retain(|logs| ![version.logs.store, from.store].contains(logs));
+            unused_logs.retain(|logs| ![version.logs.store, from.store].contains(logs));
         }
-        unused
+        unused_logs
     }
 
     /// Returns the first definition since which the present live version of the documents is live
@@ -98,8 +98,8 @@ impl StoreHistory {
     pub fn live_since(&self) -> Option<SchemaVersion> {
         let live = |schema: &Arc<SchemaAt>| schema.definition.versions.live().number;
         let now = live(self.newest()?);
-        let since = self.versions.values().rev().take_while(|schema| live(schema) == now);
-        since.last().map(|schema| schema.definition.version)
+        let schemas = self.versions.values().rev().take_while(|schema| live(schema) == now);
+        schemas.last().map(|schema| schema.definition.version)
     }
 
     /// Returns the version of the documents to which a rollback from this definition returns. The
@@ -111,13 +111,13 @@ impl StoreHistory {
             *number != versions.live().number
                 && versions.get(*number).is_some_and(|it| it.logs == versions.write_logs())
         };
-        let earlier = self.versions.range(..from.version).rev();
-        earlier.map(|(_, schema)| schema.definition.versions.live().number).find(is_target)
+        let schemas = self.versions.range(..from.version).rev();
+        schemas.map(|(_, schema)| schema.definition.versions.live().number).find(is_target)
     }
 
     /// Returns whether the store was deleted.
     pub fn is_deleted(&self) -> bool {
-        self.deleted
+        self.is_deleted
     }
 }
 
@@ -134,8 +134,8 @@ impl Catalog {
         match record {
             ControlRecord::Define(definition) => self.define(*definition),
             ControlRecord::Delete(store) => match self.stores.get_mut(&store) {
-                Some(history) if !history.deleted && history.home.is_none() => {
-                    history.deleted = true;
+                Some(history) if !history.is_deleted && history.home.is_none() => {
+                    history.is_deleted = true;
                     self.by_name.retain(|_, id| *id != store);
                     ControlEffect::Applied
                 }
@@ -152,7 +152,7 @@ impl Catalog {
             let storage_id = version.storage_id;
             let of_home = self.stores.get(&home).map(|history| history.versions.clone());
             let partitions = version.logs.partitions;
-            let own = |(number, at): (SchemaVersion, Arc<SchemaAt>)| {
+            let own_schema = |(number, at): (SchemaVersion, Arc<SchemaAt>)| {
                 let definition =
                     Definition { store: storage_id, partitions, ..(*at.definition).clone() };
                 let (definition, layout) = (Arc::new(definition), at.layout.clone());
@@ -160,18 +160,20 @@ impl Catalog {
             };
             let history = self.stores.entry(storage_id).or_default();
             history.home = Some(home);
-            let known = std::mem::take(&mut history.versions);
-            let missing = of_home.unwrap_or_default().into_iter();
-            history.versions =
-                missing.filter(|(number, _)| !known.contains_key(number)).map(own).collect();
-            history.versions.extend(known);
+            let known_versions = std::mem::take(&mut history.versions);
+            let missing_versions = of_home.unwrap_or_default().into_iter();
+            history.versions = missing_versions
+                .filter(|(number, _)| !known_versions.contains_key(number))
+                .map(own_schema)
+                .collect();
+            history.versions.extend(known_versions);
         }
     }
 
     fn define(&mut self, definition: Definition) -> ControlEffect {
         let store = definition.store;
-        let fits = match self.stores.get(&store) {
-            Some(history) if history.deleted || history.home.is_some() => false,
+        let is_valid = match self.stores.get(&store) {
+            Some(history) if history.is_deleted || history.home.is_some() => false,
             Some(history) => history
                 .newest()
                 .is_some_and(|newest| definition.check_follows(&newest.definition).is_ok()),
@@ -180,7 +182,7 @@ impl Catalog {
                     && !self.by_name.contains_key(&definition.name)
             }
         };
-        if !fits || definition.check().is_err() {
+        if !is_valid || definition.check().is_err() {
             return ControlEffect::Superseded;
         }
         self.by_name.insert(definition.name.clone(), store);
@@ -235,7 +237,7 @@ impl Catalog {
     /// Returns the newest definition of the active store that a log belongs to, or belonged to.
     pub fn store_by_logs(&self, logs: StoreId) -> Option<&Arc<SchemaAt>> {
         let store = self.stores.get(&self.home_by_storage_id(logs))?;
-        store.newest().filter(|_| !store.deleted)
+        store.newest().filter(|_| !store.is_deleted)
     }
 
     /// Returns the newest definition of each version of each active store's documents, under the
@@ -316,30 +318,30 @@ mod tests {
     fn version_of_the_documents_has_all_definitions_of_its_store() {
         let mut catalog = Catalog::default();
         let first = store(1, "users");
-        let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
+        let two_versions = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
         let age = FieldSpec::new("age", FieldType::INT32);
-        let live = pushed.with_live(VersionNumber(2)).unwrap();
-        let altered = live.altered(&[Alteration::AddField(age)]).unwrap();
-        let without = altered.without_version(VersionNumber(1)).unwrap();
+        let live = two_versions.with_live(VersionNumber(2)).unwrap();
+        let with_field = live.altered(&[Alteration::AddField(age)]).unwrap();
+        let one_version = with_field.without_version(VersionNumber(1)).unwrap();
         let active = |catalog: &Catalog| -> Vec<u64> {
             catalog.active_versions().map(|schema| schema.definition.store.0).collect()
         };
         for (definition, ids) in
-            [(&first, &[1][..]), (&pushed, &[1, 8]), (&live, &[1, 8]), (&altered, &[1, 8])]
+            [(&first, &[1][..]), (&two_versions, &[1, 8]), (&live, &[1, 8]), (&with_field, &[1, 8])]
         {
             assert_eq!(catalog.apply(define(definition)), ControlEffect::Applied);
             assert_eq!(active(&catalog), ids);
         }
-        let own = catalog.store(StoreId(8)).unwrap();
-        assert_eq!(own.versions().count(), 4);
-        assert!(own.versions().all(|schema| schema.definition.store == StoreId(8)));
+        let history = catalog.store(StoreId(8)).unwrap();
+        assert_eq!(history.versions().count(), 4);
+        assert!(history.versions().all(|schema| schema.definition.store == StoreId(8)));
         assert_eq!(catalog.definitions(StoreId(8)).count(), 4);
         assert_eq!(catalog.definitions(StoreId(9)).count(), 0);
-        assert!(own.newest().unwrap().definition.field("age").is_some());
+        assert!(history.newest().unwrap().definition.field("age").is_some());
         assert_eq!([1, 8].map(|id| catalog.home_by_storage_id(StoreId(id))), [StoreId(1); 2]);
         assert_eq!(catalog.store_by_name("users").unwrap().definition.store, StoreId(1));
 
-        assert_eq!(catalog.apply(define(&without)), ControlEffect::Applied);
+        assert_eq!(catalog.apply(define(&one_version)), ControlEffect::Applied);
         assert_eq!(active(&catalog), [8]);
         assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(8))), ControlEffect::Superseded);
         assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(1))), ControlEffect::Applied);
@@ -356,10 +358,10 @@ mod tests {
         let mut alter = |catalog: &mut Catalog, next: NextDefinition<'_>| {
             now = next(&now).unwrap();
             assert_eq!(catalog.apply(define(&now)), ControlEffect::Applied);
-            let own = catalog.store(StoreId(1)).unwrap().unused_logs();
+            let logs = catalog.store(StoreId(1)).unwrap().unused_logs();
             // A version with a storage id of its own is listed by its store alone.
-            assert_eq!(catalog.unused_logs().collect::<BTreeSet<_>>(), own);
-            own.into_iter().map(|logs| logs.0).collect::<Vec<_>>()
+            assert_eq!(catalog.unused_logs().collect::<BTreeSet<_>>(), logs);
+            logs.into_iter().map(|logs| logs.0).collect::<Vec<_>>()
         };
         let (one, two) = (VersionNumber(1), VersionNumber(2));
         let repartitioned = |id, count| {
@@ -374,13 +376,13 @@ mod tests {
         assert_eq!(alter(&mut catalog, &repartitioned(9, 6)), [8]);
         assert_eq!(alter(&mut catalog, &|it| it.with_writes_to(three)), [8]);
         assert_eq!(alter(&mut catalog, &|it| it.with_live(three)), [8]);
-        let without = alter(&mut catalog, &|it| it.without_version(one));
-        assert_eq!(without, [8], "slow writers may append to those from before");
+        let stores = alter(&mut catalog, &|it| it.without_version(one));
+        assert_eq!(stores, [8], "slow writers may append to those from before");
         assert_eq!(alter(&mut catalog, &|it| it.with_forwarding_ended(three)), [1, 8]);
         // A version that follows the same logs needs no logs of its own.
         let starts = vec![Offset(3); 6];
-        let pushed = alter(&mut catalog, &|it| it.with_version(StoreId(10), starts.clone()));
-        assert_eq!(pushed, [1, 8]);
+        let stores = alter(&mut catalog, &|it| it.with_version(StoreId(10), starts.clone()));
+        assert_eq!(stores, [1, 8]);
         assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(1))), ControlEffect::Applied);
         let all = catalog.unused_logs().map(|logs| logs.0).collect::<Vec<_>>();
         assert_eq!(all, [1, 8, 9]);
@@ -392,18 +394,23 @@ mod tests {
         let first = store(1, "users");
         let age = FieldSpec::new("age", FieldType::INT32);
         let (one, two) = (VersionNumber(1), VersionNumber(2));
-        let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
-        let live = pushed.with_live(two).unwrap();
-        let altered = live.altered(&[Alteration::AddField(age)]).unwrap();
-        let back = altered.with_live(one).unwrap();
-        let forth = back.with_live(two).unwrap();
-        for (definition, since) in
-            [(&first, 1), (&pushed, 1), (&live, 3), (&altered, 3), (&back, 5), (&forth, 6)]
-        {
+        let two_versions = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
+        let live = two_versions.with_live(two).unwrap();
+        let with_field = live.altered(&[Alteration::AddField(age)]).unwrap();
+        let back_to_first = with_field.with_live(one).unwrap();
+        let forth_to_second = back_to_first.with_live(two).unwrap();
+        for (definition, expected_version) in [
+            (&first, 1),
+            (&two_versions, 1),
+            (&live, 3),
+            (&with_field, 3),
+            (&back_to_first, 5),
+            (&forth_to_second, 6),
+        ] {
             assert_eq!(catalog.apply(define(definition)), ControlEffect::Applied);
             for id in definition.versions.all().iter().map(|version| version.storage_id) {
                 let live_since = catalog.store(id).unwrap().live_since();
-                assert_eq!(live_since, Some(SchemaVersion(since)), "{id:?}");
+                assert_eq!(live_since, Some(SchemaVersion(expected_version)), "{id:?}");
             }
         }
         assert_eq!(StoreHistory::default().live_since(), None);
@@ -423,13 +430,13 @@ mod tests {
         };
         let [one, two, three, four] = [1, 2, 3, 4].map(VersionNumber);
         let age = FieldSpec::new("age", FieldType::INT32);
-        let altered = [Alteration::AddField(age)];
+        let alterations = [Alteration::AddField(age)];
         assert_eq!(alter(&|it| it.with_version(StoreId(8), starts.clone())), None);
         assert_eq!(alter(&|it| it.with_version(StoreId(9), starts.clone())), None);
         assert_eq!(alter(&|it| it.with_live(three)), Some(1), "the second one was never live");
         assert_eq!(alter(&|it| it.with_version(StoreId(10), starts.clone())), Some(1));
         assert_eq!(alter(&|it| it.with_live(four)), Some(3));
-        assert_eq!(alter(&|it| it.altered(&altered)), Some(3));
+        assert_eq!(alter(&|it| it.altered(&alterations)), Some(3));
         assert_eq!(alter(&|it| it.with_live(three)), Some(4), "a second rollback returns");
         assert_eq!(alter(&|it| it.with_live(one)), Some(3), "the order counts, not the number");
         assert_eq!(alter(&|it| it.without_version(three)), Some(4));

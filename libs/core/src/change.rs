@@ -218,8 +218,8 @@ impl Change {
             Key::split(self.key.as_bytes(), definition.partition_key.is_some())?;
         check_key_part(primary, definition.key_type, "primary key")?;
         let field = definition.partition_key.and_then(|id| definition.field_by_id(id));
-        let of = field.zip(definition.partition_key_type());
-        let Some((bytes, (field, key_type))) = partition_key.zip(of) else { return Ok(()) };
+        let key_field = field.zip(definition.partition_key_type());
+        let Some((bytes, (field, key_type))) = partition_key.zip(key_field) else { return Ok(()) };
         check_key_part(bytes, key_type, "partition key").map_err(|e| e.with_field(&field.name))
     }
 
@@ -228,8 +228,8 @@ impl Change {
         if self.fields.windows(2).all(ascends) {
             return Ok(());
         }
-        let mut seen = BTreeSet::new();
-        if self.fields.iter().all(|change| seen.insert(change.field)) {
+        let mut seen_fields = BTreeSet::new();
+        if self.fields.iter().all(|change| seen_fields.insert(change.field)) {
             return Ok(());
         }
         Err(Error::invalid_argument("a change names a field more than once; name each field once"))
@@ -270,10 +270,10 @@ impl Change {
                 let sets = |change: &FieldChange| {
                     change.field == id && matches!(change.op, FieldOp::Set(Some(_)))
                 };
-                let ordered = definition
+                let is_scalar = definition
                     .field_by_id(id)
                     .is_some_and(|field| matches!(field.field_type, FieldType::Scalar(_)));
-                if ordered && self.fields.iter().any(sets) {
+                if is_scalar && self.fields.iter().any(sets) {
                     return Ok(());
                 }
                 let message =
@@ -286,12 +286,12 @@ impl Change {
 
 fn check_key_part(bytes: &[u8], key_type: KeyType, part: &str) -> Result<()> {
     check_length(bytes)?;
-    let fits = match key_type {
+    let is_valid = match key_type {
         KeyType::Bytes => true,
         KeyType::Int64 => bytes.len() == 8,
         KeyType::String => std::str::from_utf8(bytes).is_ok(),
     };
-    if fits {
+    if is_valid {
         return Ok(());
     }
     let message = match key_type {

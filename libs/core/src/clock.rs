@@ -54,7 +54,7 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods)] // The one place that reads the host's clock.
     fn now(&self) -> Timestamp {
         let micros = match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
-            Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+            Ok(duration) => i64::try_from(duration.as_micros()).unwrap_or(i64::MAX),
             Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |us| -us),
         };
         Timestamp(micros)

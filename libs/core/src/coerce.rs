@@ -73,7 +73,7 @@ fn coerce_scalar(value: &Value, to: ScalarType) -> Option<Value> {
 fn coerce_integer(number: i64, to: ScalarType) -> Option<Value> {
     // A float as large as 2^63 does not fit i64, although the cast back saturates to the same
     // number.
-    let is_same = |back: i128| back == i128::from(number);
+    let is_same = |restored: i128| restored == i128::from(number);
     match to {
         ScalarType::Int32 => i32::try_from(number).ok().map(Value::Int32),
         ScalarType::Int64 => Some(Value::Int64(number)),

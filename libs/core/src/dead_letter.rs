@@ -85,9 +85,9 @@ mod tests {
     fn dead_letter_position_counts_once_and_another_log_restarts_the_count() {
         let mut last = None;
         let copies = [(5, 3), (5, 3), (5, 7), (5, 4), (6, 0), (6, 0), (6, 9)];
-        let counted =
+        let counted_flags =
             copies.map(|(log, offset)| LastLetter::advance(&mut last, &letter(log, offset)));
-        assert_eq!(counted, [true, false, true, false, true, false, true]);
+        assert_eq!(counted_flags, [true, false, true, false, true, false, true]);
         assert_eq!(last, Some(LastLetter { home_log: LogId(6), offset: Offset(9) }));
     }
 

@@ -62,39 +62,39 @@ impl ClientWindow {
         if sequence > self.highest {
             return SequenceStatus::New;
         }
-        let Some(back) = (self.highest.0 - sequence.0).checked_sub(1) else {
+        let Some(distance) = (self.highest.0 - sequence.0).checked_sub(1) else {
             return SequenceStatus::Repeat;
         };
-        if back >= DEDUP_WINDOW {
+        if distance >= DEDUP_WINDOW {
             return SequenceStatus::BelowWindow;
         }
-        let bit = self.below[(back / 64) as usize] >> (back % 64) & 1;
+        let bit = self.below[(distance / 64) as usize] >> (distance % 64) & 1;
         if bit == 1 { SequenceStatus::Repeat } else { SequenceStatus::New }
     }
 
     fn record(&mut self, sequence: Sequence) {
         if sequence > self.highest {
-            let by = sequence.0 - self.highest.0;
-            self.shift(by);
-            self.set(by - 1);
+            let distance = sequence.0 - self.highest.0;
+            self.shift(distance);
+            self.set(distance - 1);
             self.highest = sequence;
         } else if sequence < self.highest {
             self.set(self.highest.0 - sequence.0 - 1);
         }
     }
 
-    fn set(&mut self, back: u64) {
-        if back < DEDUP_WINDOW {
-            self.below[(back / 64) as usize] |= 1 << (back % 64);
+    fn set(&mut self, distance: u64) {
+        if distance < DEDUP_WINDOW {
+            self.below[(distance / 64) as usize] |= 1 << (distance % 64);
         }
     }
 
-    fn shift(&mut self, by: u64) {
-        if by >= DEDUP_WINDOW {
+    fn shift(&mut self, distance: u64) {
+        if distance >= DEDUP_WINDOW {
             self.below = [0; WORDS];
             return;
         }
-        let (words, bits) = ((by / 64) as usize, by % 64);
+        let (words, bits) = ((distance / 64) as usize, distance % 64);
         for word in (0..WORDS).rev() {
             let high = word.checked_sub(words).map_or(0, |from| self.below[from]);
             let low = word.checked_sub(words + 1).map_or(0, |from| self.below[from]);
@@ -162,8 +162,8 @@ impl Dedup {
     ) -> SequenceRecorder<'_> {
         self.forget_idle(now);
         match self.clients.entry(client) {
-            Entry::Occupied(known) => {
-                let window = known.into_mut();
+            Entry::Occupied(entry) => {
+                let window = entry.into_mut();
                 let before = std::mem::replace(&mut window.last_seen, now);
                 if before != now {
                     self.by_last_seen.remove(&(before, client));
@@ -171,9 +171,9 @@ impl Dedup {
                 }
                 SequenceRecorder { window, is_new: false }
             }
-            Entry::Vacant(unknown) => {
+            Entry::Vacant(entry) => {
                 self.by_last_seen.insert((now, client));
-                let window = unknown.insert(ClientWindow::new(first, now));
+                let window = entry.insert(ClientWindow::new(first, now));
                 SequenceRecorder { window, is_new: true }
             }
         }
@@ -182,15 +182,15 @@ impl Dedup {
     /// Forgets the clients that are idle at this partition time, and returns their ids. The fold
     /// calls it for every entry, so the windows depend on the log alone.
     pub fn forget_idle(&mut self, now: Timestamp) -> Vec<ClientId> {
-        let mut forgotten = Vec::new();
+        let mut forgotten_clients = Vec::new();
         while let Some((last_seen, client)) = self.by_last_seen.first().copied()
             && is_idle(last_seen, now)
         {
             self.by_last_seen.pop_first();
             self.clients.remove(&client);
-            forgotten.push(client);
+            forgotten_clients.push(client);
         }
-        forgotten
+        forgotten_clients
     }
 
     /// Returns the window of a client; `None` if the client was never seen or was forgotten.
@@ -237,9 +237,9 @@ mod tests {
             let mut dedup = Dedup::default();
             let mut model = BTreeSet::new();
             let mut top = 1u64;
-            for (jump, back) in steps {
+            for (jump, distance) in steps {
                 top += if jump > 2_400 { jump } else { jump % 7 };
-                let sequence = Sequence(top.saturating_sub(back % 1_100).max(1));
+                let sequence = Sequence(top.saturating_sub(distance % 1_100).max(1));
                 let highest = model.last().copied().unwrap_or(sequence);
                 let expected = if model.contains(&sequence) {
                     SequenceStatus::Repeat

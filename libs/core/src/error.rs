@@ -200,12 +200,12 @@ impl Error {
 
     /// Converts an error of the disk to `LimitExceeded` if the disk is full, else to `Unavailable`.
     /// `failed` says what failed; the message adds the cause and the advice.
-    pub fn of_disk(failed: &str, error: &io::Error) -> Self {
+    pub fn of_disk(failure: &str, error: &io::Error) -> Self {
         let code = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::LimitExceeded,
             _ => ErrorCode::Unavailable,
         };
-        Self::new(code, format!("{failed}: {error}; look at the disk"))
+        Self::new(code, format!("{failure}: {error}; look at the disk"))
     }
 
     /// Returns the error with the name of its store.

@@ -207,8 +207,8 @@ impl PartitionState {
         };
         let mut overlay = Overlay::of(batches);
         if next.drop_all_count <= self.drop_all_count {
-            let loaded = overlay.load(rows, schemas, schema, next.partition_time);
-            loaded.map_err(|error| error.with_partition(self.partition.partition))?;
+            let result = overlay.load(rows, schemas, schema, next.partition_time);
+            result.map_err(|error| error.with_partition(self.partition.partition))?;
         }
         Ok(overlay)
     }

@@ -94,11 +94,11 @@ impl KeyValue<'_> {
     }
 
     /// Calls `with` with the byte form, without allocating.
-    pub fn with_bytes<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+    pub fn with_bytes<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
         match self {
-            Self::String(text) => with(text.as_bytes()),
-            Self::Bytes(bytes) => with(bytes),
-            Self::Int64(number) => with(&number.to_le_bytes()),
+            Self::String(text) => read(text.as_bytes()),
+            Self::Bytes(bytes) => read(bytes),
+            Self::Int64(number) => read(&number.to_le_bytes()),
         }
     }
 }
@@ -181,10 +181,10 @@ impl Key {
         if !has_partition_key {
             return Ok((None, bytes));
         }
-        let broken = || Error::corrupt("the key is shorter than its partition key says");
-        let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(broken)?;
+        let length_error = || Error::corrupt("the key is shorter than its partition key says");
+        let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(length_error)?;
         let length = u32::from_le_bytes(*length) as usize;
-        let (partition_key, primary) = rest.split_at_checked(length).ok_or_else(broken)?;
+        let (partition_key, primary) = rest.split_at_checked(length).ok_or_else(length_error)?;
         Ok((Some(partition_key), primary))
     }
 
@@ -225,9 +225,9 @@ mod tests {
 
     #[test]
     fn partition_keys_cannot_run_into_primary_keys() {
-        let one = Key::partitioned(b"ab", b"c").unwrap();
+        let first = Key::partitioned(b"ab", b"c").unwrap();
         let other = Key::partitioned(b"a", b"bc").unwrap();
-        assert_ne!(one, other);
+        assert_ne!(first, other);
     }
 
     #[test]

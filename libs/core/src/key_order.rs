@@ -57,9 +57,9 @@ impl KeyOrder {
     /// Returns `Corrupt` for bytes that identify no document of this store.
     pub fn stored(self, identity: &[u8]) -> Result<Vec<u8>> {
         let (partition_key, primary) = Key::split(identity, self.partition.is_some())?;
-        let mut stored = self.scope(partition_key)?;
-        put_last(&mut stored, self.primary, primary)?;
-        Ok(stored)
+        let mut stored_key = self.scope(partition_key)?;
+        put_last(&mut stored_key, self.primary, primary)?;
+        Ok(stored_key)
     }
 
     /// Returns the document to which a stored key belongs.
@@ -67,13 +67,13 @@ impl KeyOrder {
     /// # Errors
     /// Returns `Corrupt` for bytes under which no document is stored, `LimitExceeded` for a key
     /// over the limit.
-    pub fn identity(self, stored: &[u8]) -> Result<Key> {
-        let [DOCUMENTS, stored @ ..] = stored else { return Err(damaged()) };
+    pub fn identity(self, stored_key: &[u8]) -> Result<Key> {
+        let [DOCUMENTS, stored_key @ ..] = stored_key else { return Err(damage_error()) };
         let Some(partition) = self.partition else {
-            return Key::plain(&last(stored, self.primary)?);
+            return Key::plain(&last(stored_key, self.primary)?);
         };
-        let (partition_key, stored) = first(stored, partition)?;
-        Key::partitioned(&partition_key, &last(stored, self.primary)?)
+        let (partition_key, stored_key) = first(stored_key, partition)?;
+        Key::partitioned(&partition_key, &last(stored_key, self.primary)?)
     }
 
     /// Returns the range of all documents.
@@ -100,25 +100,27 @@ impl KeyOrder {
             partition_key,
             matches!((from, to), (Bound::Unbounded, Bound::Unbounded)),
         )?;
-        let scope = self.scope(partition_key).map_err(asked)?;
+        let scope = self.scope(partition_key).map_err(argument_error)?;
         let at = |key: &[u8]| {
-            let mut stored = scope.clone();
-            put_last(&mut stored, self.primary, key).map_err(asked).map(|()| stored)
+            let mut stored_key = scope.clone();
+            put_last(&mut stored_key, self.primary, key)
+                .map_err(argument_error)
+                .map(|()| stored_key)
         };
-        let behind = |key: &[u8]| {
-            at(key).map(|mut stored| {
-                stored.push(0);
-                stored
+        let key_after = |key: &[u8]| {
+            at(key).map(|mut stored_key| {
+                stored_key.push(0);
+                stored_key
             })
         };
         let from = match from {
             Bound::Unbounded => scope.clone(),
             Bound::Included(key) => at(key)?,
-            Bound::Excluded(key) => behind(key)?,
+            Bound::Excluded(key) => key_after(key)?,
         };
         let to = match to {
             Bound::Unbounded => behind_prefix(scope.clone()),
-            Bound::Included(key) => behind(key)?,
+            Bound::Included(key) => key_after(key)?,
             Bound::Excluded(key) => at(key)?,
         };
         Ok(KeyRange { to: to.max(from.clone()), from })
@@ -134,7 +136,7 @@ impl KeyOrder {
         if self.primary == KeyType::Int64 && !prefix.is_empty() {
             return Err(Error::invalid_argument("an int64 key has no prefix; ask for a range"));
         }
-        let mut from = self.scope(partition_key).map_err(asked)?;
+        let mut from = self.scope(partition_key).map_err(argument_error)?;
         from.extend_from_slice(prefix);
         Ok(KeyRange::of_prefix(from))
     }
@@ -145,13 +147,13 @@ impl KeyOrder {
     /// Returns `InvalidArgument` for a key that is not a key of this store.
     pub fn rest(self, range: &KeyRange, key: &Key, direction: Direction) -> Result<KeyRange> {
         let (mut from, mut to) = (range.from.clone(), range.to.clone());
-        let mut stored = self.stored(key.as_bytes()).map_err(asked)?;
+        let mut stored_key = self.stored(key.as_bytes()).map_err(argument_error)?;
         match direction {
             Direction::Forward => {
-                stored.push(0);
-                from = from.max(stored);
+                stored_key.push(0);
+                from = from.max(stored_key);
             }
-            Direction::Backward => to = to.min(stored),
+            Direction::Backward => to = to.min(stored_key),
         }
         Ok(KeyRange { to: to.max(from.clone()), from })
     }
@@ -190,12 +192,12 @@ impl KeyRange {
     }
 }
 
-fn damaged() -> Error {
+fn damage_error() -> Error {
     Error::corrupt("a shard has a key that is not a key of its store")
 }
 
 /// Converts the error for bytes that came with a request.
-fn asked(error: Error) -> Error {
+fn argument_error(error: Error) -> Error {
     Error::invalid_argument(error.message())
 }
 
@@ -226,32 +228,32 @@ fn eight(bytes: &[u8]) -> Result<[u8; 8]> {
 }
 
 /// Appends a key that ends the stored key.
-fn put_last(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
+fn put_last(stored_key: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
     match key_type {
-        KeyType::Int64 => stored.extend(ordered_number(eight(key)?)),
-        KeyType::String | KeyType::Bytes => stored.extend_from_slice(key),
+        KeyType::Int64 => stored_key.extend(ordered_number(eight(key)?)),
+        KeyType::String | KeyType::Bytes => stored_key.extend_from_slice(key),
     }
     Ok(())
 }
 
 /// Appends a key that another key follows.
-fn put_first(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
+fn put_first(stored_key: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
     if key_type == KeyType::Int64 {
-        return put_last(stored, key_type, key);
+        return put_last(stored_key, key_type, key);
     }
-    put_ended(stored, key);
+    put_ended(stored_key, key);
     Ok(())
 }
 
 /// Appends bytes that other bytes follow, such that two results compare as their inputs do.
-fn put_ended(stored: &mut Vec<u8>, bytes: &[u8]) {
+fn put_ended(stored_key: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
-        stored.push(*byte);
+        stored_key.push(*byte);
         if *byte == 0 {
-            stored.push(ESCAPED);
+            stored_key.push(ESCAPED);
         }
     }
-    stored.extend([0, ENDED]);
+    stored_key.extend([0, ENDED]);
 }
 
 /// Returns eight bytes that sort as the numbers do.
@@ -266,15 +268,15 @@ pub fn number_of_ordered(bytes: [u8; 8]) -> i64 {
 
 /// Appends a scalar such that two results of one type compare as the scalars do, whatever follows;
 /// NaN sorts last. Lists and vectors have no order, so nothing is appended for them.
-pub fn put_ordered(stored: &mut Vec<u8>, value: &Value) {
+pub fn put_ordered(stored_key: &mut Vec<u8>, value: &Value) {
     match value {
-        Value::Bool(is_true) => stored.push(u8::from(*is_true)),
-        Value::Int32(number) => stored.extend(ordered_i64((*number).into())),
-        Value::Int64(number) | Value::Timestamp(number) => stored.extend(ordered_i64(*number)),
-        Value::Float32(number) => stored.extend(ordered_f64((*number).into())),
-        Value::Float64(number) => stored.extend(ordered_f64(*number)),
-        Value::String(text) => put_ended(stored, text.as_bytes()),
-        Value::Bytes(bytes) => put_ended(stored, bytes),
+        Value::Bool(is_true) => stored_key.push(u8::from(*is_true)),
+        Value::Int32(number) => stored_key.extend(ordered_i64((*number).into())),
+        Value::Int64(number) | Value::Timestamp(number) => stored_key.extend(ordered_i64(*number)),
+        Value::Float32(number) => stored_key.extend(ordered_f64((*number).into())),
+        Value::Float64(number) => stored_key.extend(ordered_f64(*number)),
+        Value::String(text) => put_ended(stored_key, text.as_bytes()),
+        Value::Bytes(bytes) => put_ended(stored_key, bytes),
         Value::List(..) | Value::VectorF32(_) | Value::VectorF16(_) | Value::VectorI8(_) => {}
     }
 }
@@ -287,28 +289,28 @@ fn ordered_f64(number: f64) -> [u8; 8] {
     ordered_i64(if bits < 0 { i64::MIN ^ !bits } else { bits })
 }
 
-fn last(stored: &[u8], key_type: KeyType) -> Result<Vec<u8>> {
+fn last(stored_key: &[u8], key_type: KeyType) -> Result<Vec<u8>> {
     match key_type {
-        KeyType::Int64 => Ok(number(eight(stored)?).to_vec()),
-        KeyType::String | KeyType::Bytes => Ok(stored.to_vec()),
+        KeyType::Int64 => Ok(number(eight(stored_key)?).to_vec()),
+        KeyType::String | KeyType::Bytes => Ok(stored_key.to_vec()),
     }
 }
 
 /// Splits a stored key into its first key and the rest.
-fn first(stored: &[u8], key_type: KeyType) -> Result<(Vec<u8>, &[u8])> {
+fn first(stored_key: &[u8], key_type: KeyType) -> Result<(Vec<u8>, &[u8])> {
     if key_type == KeyType::Int64 {
-        let (bytes, rest) = stored.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let (bytes, rest) = stored_key.split_first_chunk::<8>().ok_or_else(damage_error)?;
         return Ok((number(*bytes).to_vec(), rest));
     }
-    let (mut key, mut left) = (Vec::new(), stored);
+    let (mut key, mut tail) = (Vec::new(), stored_key);
     loop {
-        left = match left {
+        tail = match tail {
             [0, ENDED, rest @ ..] => return Ok((key, rest)),
             [0, ESCAPED, rest @ ..] => {
                 key.push(0);
                 rest
             }
-            [0, ..] | [] => return Err(damaged()),
+            [0, ..] | [] => return Err(damage_error()),
             [byte, rest @ ..] => {
                 key.push(*byte);
                 rest
@@ -337,21 +339,21 @@ mod tests {
                 put_ordered(&mut bytes, &value);
                 bytes
             };
-            let ordered = |a: Value, b: Value| {
+            let assert_ordered = |a: Value, b: Value| {
                 prop_assert_eq!(bytes(a.clone()).cmp(&bytes(b.clone())), compare(&a, &b).unwrap());
                 Ok(())
             };
-            ordered(Value::Int64(a), Value::Int64(b))?;
-            ordered(Value::Int32(a as i32), Value::Int32(b as i32))?;
-            ordered(Value::Float64(c), Value::Float64(d))?;
-            ordered(Value::Float64(0.0), Value::Float64(-0.0))?;
-            ordered(Value::Float32(c as f32), Value::Float32(d as f32))?;
+            assert_ordered(Value::Int64(a), Value::Int64(b))?;
+            assert_ordered(Value::Int32(a as i32), Value::Int32(b as i32))?;
+            assert_ordered(Value::Float64(c), Value::Float64(d))?;
+            assert_ordered(Value::Float64(0.0), Value::Float64(-0.0))?;
+            assert_ordered(Value::Float32(c as f32), Value::Float32(d as f32))?;
             let nan = bytes(Value::Float64(f64::NAN));
             prop_assert!(nan > bytes(Value::Float64(c)) && nan == bytes(Value::Float64(-f64::NAN)));
             let [text, other] = texts;
             let with_zero = format!("{text}\0");
-            ordered(Value::String(text.clone()), Value::String(with_zero))?;
-            ordered(Value::String(text), Value::String(other))?;
+            assert_ordered(Value::String(text.clone()), Value::String(with_zero))?;
+            assert_ordered(Value::String(text), Value::String(other))?;
             prop_assert_eq!(number_of_ordered(ordered_i64(a)), a);
         }
     }
@@ -361,8 +363,11 @@ mod tests {
         let byte = prop::sample::select(vec![0u8, 1, 2, 97, 254, 255]);
         match key_type {
             KeyType::Int64 => {
-                let near = prop::sample::select(vec![i64::MIN, -256, -1, 0, 1, 255, i64::MAX]);
-                prop_oneof![near, any::<i64>()].prop_map(|n| n.to_le_bytes().to_vec()).boxed()
+                let edge_numbers =
+                    prop::sample::select(vec![i64::MIN, -256, -1, 0, 1, 255, i64::MAX]);
+                prop_oneof![edge_numbers, any::<i64>()]
+                    .prop_map(|n| n.to_le_bytes().to_vec())
+                    .boxed()
             }
             _ => prop::collection::vec(byte, 0..6).boxed(),
         }
@@ -392,8 +397,8 @@ mod tests {
     /// Returns one key order, and the partition keys and primary keys of two documents.
     fn two_keys() -> impl Strategy<Value = (KeyOrder, [Parts; 2])> {
         orders().prop_flat_map(|order| {
-            let one = || (key(order.partition.unwrap_or(KeyType::Bytes)), key(order.primary));
-            (one(), one()).prop_map(move |(one, other)| (order, [one, other]))
+            let keys = || (key(order.partition.unwrap_or(KeyType::Bytes)), key(order.primary));
+            (keys(), keys()).prop_map(move |(keys, other)| (order, [keys, other]))
         })
     }
 
@@ -402,10 +407,10 @@ mod tests {
         fn stored_keys_sort_like_their_keys_and_round_trip((order, keys) in two_keys()) {
             let [one, other] = keys.each_ref().map(|(partition, primary)| {
                 let key = identity(order, partition, primary);
-                let stored = order.stored(key.as_bytes()).unwrap();
-                assert_eq!(order.identity(&stored).unwrap(), key);
-                let partition = order.partition.map(|of| rank(of, partition));
-                (stored, (partition, rank(order.primary, primary)))
+                let stored_key = order.stored(key.as_bytes()).unwrap();
+                assert_eq!(order.identity(&stored_key).unwrap(), key);
+                let partition = order.partition.map(|key_type| rank(key_type, partition));
+                (stored_key, (partition, rank(order.primary, primary)))
             });
             prop_assert_eq!(one.0.cmp(&other.0), one.1.cmp(&other.1));
         }
@@ -426,11 +431,12 @@ mod tests {
             let bounds = (bound(kinds.0, &from[..]), bound(kinds.1, &to[..]));
             let scope = order.partition.map(|_| &partition[..]);
             let range = order.range(scope, bounds.0, bounds.1).unwrap();
-            let stored = order.stored(identity(order, &partition, &primary).as_bytes()).unwrap();
+            let key = identity(order, &partition, &primary);
+            let stored_key = order.stored(key.as_bytes()).unwrap();
             let ranked = |bound: Bound<&[u8]>| bound.map(|key| rank(order.primary, key));
             let ranks = (ranked(bounds.0), ranked(bounds.1));
             let is_in = std::ops::RangeBounds::contains(&ranks, &rank(order.primary, &primary));
-            prop_assert_eq!(range.from <= stored && stored < range.to, is_in);
+            prop_assert_eq!(range.from <= stored_key && stored_key < range.to, is_in);
             prop_assert!(range.from <= range.to);
         }
 
@@ -445,17 +451,17 @@ mod tests {
                     KeyOrder { primary: KeyType::Bytes, partition: scope.map(|_| KeyType::Bytes) };
                 let range = order.prefixed(scope, &prefix).unwrap();
                 let key = identity(order, &partition, &primary);
-                let stored = order.stored(key.as_bytes()).unwrap();
-                let is_in = range.from <= stored && stored < range.to;
+                let stored_key = order.stored(key.as_bytes()).unwrap();
+                let is_in = range.from <= stored_key && stored_key < range.to;
                 prop_assert_eq!(is_in, primary.starts_with(&prefix));
             }
         }
 
         #[test]
         fn arbitrary_bytes_decode_to_a_key_or_are_refused(order in orders(), bytes: Vec<u8>) {
-            for stored in [bytes.clone(), [vec![DOCUMENTS], bytes].concat()] {
-                match order.identity(&stored) {
-                    Ok(key) => prop_assert_eq!(order.stored(key.as_bytes()).unwrap(), stored),
+            for stored_key in [bytes.clone(), [vec![DOCUMENTS], bytes].concat()] {
+                match order.identity(&stored_key) {
+                    Ok(key) => prop_assert_eq!(order.stored(key.as_bytes()).unwrap(), stored_key),
                     Err(error) => prop_assert_eq!(error.code(), ErrorCode::Corrupt),
                 }
             }
@@ -468,13 +474,13 @@ mod tests {
         let (plain, scoped) = (order(None), order(Some(KeyType::String)));
         let eight = [1; 8];
         let all = (Bound::Unbounded, Bound::Unbounded);
-        for refused in [
+        for result in [
             plain.prefixed(None, b"1"),
             plain.range(Some(b"tenant"), all.0, all.1),
             plain.range(None, Bound::Included(b"short"), Bound::Unbounded),
             scoped.range(None, Bound::Included(&eight), Bound::Unbounded),
         ] {
-            assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidArgument);
+            assert_eq!(result.unwrap_err().code(), ErrorCode::InvalidArgument);
         }
         assert_eq!(scoped.range(None, all.0, all.1).unwrap(), scoped.all());
         assert_eq!(plain.prefixed(None, b"").unwrap(), plain.all());
@@ -485,10 +491,10 @@ mod tests {
         let mut spec = StoreSpec::documents("users", KeyType::String)
             .partitions(4)
             .field("tenant", FieldType::INT64);
-        let of = |spec: &StoreSpec| KeyOrder::of(&spec.define(StoreId(1)).unwrap());
-        assert_eq!(of(&spec), KeyOrder { primary: KeyType::String, partition: None });
+        let order_of = |spec: &StoreSpec| KeyOrder::of(&spec.define(StoreId(1)).unwrap());
+        assert_eq!(order_of(&spec), KeyOrder { primary: KeyType::String, partition: None });
         spec.partition_key = Some("tenant".to_owned());
         let scoped = KeyOrder { primary: KeyType::String, partition: Some(KeyType::Int64) };
-        assert_eq!(of(&spec), scoped);
+        assert_eq!(order_of(&spec), scoped);
     }
 }

@@ -27,9 +27,11 @@ pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> Me
         FieldOp::Set(None) => MergeResult::Set(None),
         FieldOp::Set(Some(value)) => MergeResult::Set(Some(widened(value))),
         FieldOp::Remove => MergeResult::Absent,
-        FieldOp::Increment(by) => {
-            let by = widened(by);
-            MergeResult::Set(Some(present.and_then(|value| add(value, &by)).unwrap_or(by)))
+        FieldOp::Increment(increment) => {
+            let increment = widened(increment);
+            MergeResult::Set(Some(
+                present.and_then(|value| add(value, &increment)).unwrap_or(increment),
+            ))
         }
         FieldOp::Min(value) => keep(present, widened(value), Ordering::Less),
         FieldOp::Max(value) => keep(present, widened(value), Ordering::Greater),
@@ -40,16 +42,21 @@ pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> Me
         }
         FieldOp::SetAdd { items, bound } => {
             let mut list = components(present);
-            let mut held: HashSet<_> = list.iter().map(component_bytes).collect();
-            list.extend(items.iter().filter(|item| held.insert(component_bytes(item))).cloned());
+            let mut present_components: HashSet<_> = list.iter().map(component_bytes).collect();
+            list.extend(
+                items
+                    .iter()
+                    .filter(|item| present_components.insert(component_bytes(item)))
+                    .cloned(),
+            );
             bounded(list, *bound, field_type)
         }
         FieldOp::SetRemove { items } => match present {
             None => MergeResult::Unchanged,
             Some(_) => {
-                let gone: HashSet<_> = items.iter().map(component_bytes).collect();
+                let removed_components: HashSet<_> = items.iter().map(component_bytes).collect();
                 let mut list = components(present);
-                list.retain(|component| !gone.contains(&component_bytes(component)));
+                list.retain(|component| !removed_components.contains(&component_bytes(component)));
                 MergeResult::Set(Some(Value::List(scalar_of(field_type), list)))
             }
         },
@@ -64,8 +71,8 @@ fn component_bytes(component: &Value) -> Vec<u8> {
     bytes
 }
 
-fn add(value: &Value, by: &Value) -> Option<Value> {
-    match (value, by) {
+fn add(value: &Value, increment: &Value) -> Option<Value> {
+    match (value, increment) {
         (Value::Int32(a), Value::Int32(b)) => Some(Value::Int32(a.saturating_add(*b))),
         (Value::Int64(a), Value::Int64(b)) => Some(Value::Int64(a.saturating_add(*b))),
         (Value::Float32(a), Value::Float32(b)) => Some(Value::Float32(a + b).canonical()),
@@ -74,9 +81,9 @@ fn add(value: &Value, by: &Value) -> Option<Value> {
     }
 }
 
-fn keep(present: Option<&Value>, value: Value, wanted: Ordering) -> MergeResult {
+fn keep(present: Option<&Value>, value: Value, ordering: Ordering) -> MergeResult {
     let wins = match present {
-        Some(old) if !old.is_nan() => compare(&value, old) == Some(wanted),
+        Some(old) if !old.is_nan() => compare(&value, old) == Some(ordering),
         _ => !value.is_nan(),
     };
     if wins { MergeResult::Set(Some(value)) } else { MergeResult::Unchanged }
@@ -97,8 +104,8 @@ fn scalar_of(field_type: FieldType) -> ScalarType {
 }
 
 fn bounded(mut list: Vec<Value>, bound: u32, field_type: FieldType) -> MergeResult {
-    let over = list.len().saturating_sub(bound as usize);
-    list.drain(..over);
+    let excess = list.len().saturating_sub(bound as usize);
+    list.drain(..excess);
     MergeResult::Set(Some(Value::List(scalar_of(field_type), list)))
 }
 
@@ -124,25 +131,25 @@ mod tests {
 
     #[test]
     fn increments_start_at_zero_widen_and_saturate() {
-        let by = FieldOp::Increment(Value::Int32(5));
-        assert_eq!(merge(None, &by, INT64), set(Value::Int64(5)));
-        assert_eq!(merge(Some(&Value::Int64(2)), &by, INT64), set(Value::Int64(7)));
+        let increment = FieldOp::Increment(Value::Int32(5));
+        assert_eq!(merge(None, &increment, INT64), set(Value::Int64(5)));
+        assert_eq!(merge(Some(&Value::Int64(2)), &increment, INT64), set(Value::Int64(7)));
         let top = Value::Int64(i64::MAX);
-        assert_eq!(merge(Some(&top), &by, INT64), set(top));
+        assert_eq!(merge(Some(&top), &increment, INT64), set(top));
     }
 
     #[test]
     fn min_and_max_select_the_better_value_and_never_nan() {
         let max = |value| FieldOp::Max(Value::Float64(value));
-        let two = Value::Float64(2.0);
+        let present = Value::Float64(2.0);
         assert_eq!(merge(None, &max(1.0), FLOAT64), set(Value::Float64(1.0)));
-        assert_eq!(merge(Some(&two), &max(1.0), FLOAT64), MergeResult::Unchanged);
-        assert_eq!(merge(Some(&two), &max(3.0), FLOAT64), set(Value::Float64(3.0)));
-        assert_eq!(merge(Some(&two), &max(f64::NAN), FLOAT64), MergeResult::Unchanged);
+        assert_eq!(merge(Some(&present), &max(1.0), FLOAT64), MergeResult::Unchanged);
+        assert_eq!(merge(Some(&present), &max(3.0), FLOAT64), set(Value::Float64(3.0)));
+        assert_eq!(merge(Some(&present), &max(f64::NAN), FLOAT64), MergeResult::Unchanged);
         let nan = Value::Float64(f64::NAN);
         assert_eq!(merge(Some(&nan), &max(1.0), FLOAT64), set(Value::Float64(1.0)));
         let min = FieldOp::Min(Value::Float64(1.0));
-        assert_eq!(merge(Some(&two), &min, FLOAT64), set(Value::Float64(1.0)));
+        assert_eq!(merge(Some(&present), &min, FLOAT64), set(Value::Float64(1.0)));
     }
 
     #[test]
@@ -174,15 +181,15 @@ mod tests {
         let floats = FieldType::List(ScalarType::Float64);
         let all =
             |items: &[f64]| items.iter().map(|item| Value::Float64(*item)).collect::<Vec<_>>();
-        let held = Value::List(ScalarType::Float64, all(&[f64::NAN, 0.0]));
+        let present = Value::List(ScalarType::Float64, all(&[f64::NAN, 0.0]));
         let length = |merged| match merged {
             MergeResult::Set(Some(Value::List(_, items))) => items.len(),
             other => panic!("no list: {other:?}"),
         };
         let add = FieldOp::SetAdd { items: all(&[f64::NAN, -0.0, 0.0]), bound: 9 };
-        assert_eq!(length(merge(Some(&held), &add, floats)), 3);
+        assert_eq!(length(merge(Some(&present), &add, floats)), 3);
         let remove = FieldOp::SetRemove { items: all(&[f64::NAN, -0.0]) };
-        assert_eq!(length(merge(Some(&held), &remove, floats)), 1);
+        assert_eq!(length(merge(Some(&present), &remove, floats)), 1);
     }
 
     /// Proves that two full sets merge in one pass; quadratic work would stop a partition for
@@ -190,9 +197,9 @@ mod tests {
     #[test]
     fn full_sets_are_merged_in_one_pass() {
         let numbers = |from: i32| (from..from + 65_535).map(Value::Int32).collect::<Vec<_>>();
-        let held = Value::List(ScalarType::Int32, numbers(0));
+        let present = Value::List(ScalarType::Int32, numbers(0));
         let add = FieldOp::SetAdd { items: numbers(65_535), bound: 65_535 };
-        let MergeResult::Set(Some(merged)) = merge(Some(&held), &add, LIST) else {
+        let MergeResult::Set(Some(merged)) = merge(Some(&present), &add, LIST) else {
             panic!("no list")
         };
         assert_eq!(merged, Value::List(ScalarType::Int32, numbers(65_535)));

@@ -32,7 +32,7 @@ pub struct Outcome {
 /// The outcomes of a partition's last conditional changes.
 #[derive(Clone, Debug)]
 pub struct OutcomeTable {
-    kept: usize,
+    capacity: usize,
     order: VecDeque<(ClientId, Sequence)>,
     outcomes: HashMap<(ClientId, Sequence), Outcome>,
 }
@@ -45,8 +45,8 @@ impl Default for OutcomeTable {
 
 impl OutcomeTable {
     /// Creates a table that holds this many outcomes.
-    pub fn with_capacity(kept: usize) -> Self {
-        Self { kept: kept.max(1), order: VecDeque::new(), outcomes: HashMap::new() }
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { capacity: capacity.max(1), order: VecDeque::new(), outcomes: HashMap::new() }
     }
 
     /// Stores an outcome. If the change has an outcome already, the first one stays; if the table
@@ -56,7 +56,7 @@ impl OutcomeTable {
         if self.outcomes.contains_key(&key) {
             return;
         }
-        if self.order.len() == self.kept
+        if self.order.len() == self.capacity
             && let Some(oldest) = self.order.pop_front()
         {
             self.outcomes.remove(&oldest);
@@ -98,6 +98,6 @@ mod tests {
         table.keep(outcome(3, ConditionOutcome::Applied));
         assert_eq!(table.get(ClientId(1), Sequence(1)), None);
         assert!(table.get(ClientId(1), Sequence(3)).is_some());
-        assert_eq!(table.all().map(|kept| kept.sequence.0).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(table.all().map(|outcome| outcome.sequence.0).collect::<Vec<_>>(), [2, 3]);
     }
 }

@@ -64,8 +64,8 @@ pub fn set_row_version(bytes: &mut [u8], version: DocumentVersion) {
     if flags & FLAG_VERSION == 0 {
         return;
     }
-    let behind = if flags & FLAG_EXPIRES != 0 { 8 } else { 0 };
-    let end = bytes.len().saturating_sub(behind);
+    let expiry_bytes = if flags & FLAG_EXPIRES != 0 { 8 } else { 0 };
+    let end = bytes.len().saturating_sub(expiry_bytes);
     if let Some(stored) = bytes[..end].last_chunk_mut::<8>() {
         *stored = version.0.to_le_bytes();
     }
@@ -254,9 +254,9 @@ impl<'a> Row<'a> {
     /// Returns the state of a slot at this time: an expired field, or any field of an expired
     /// document, is absent.
     pub fn presence_at(&self, slot: &Slot, now: Timestamp) -> Result<Presence> {
-        let expired = self.is_expired(now)
+        let is_expired = self.is_expired(now)
             || self.field_expires_at(slot.field).is_some_and(|expires_at| expires_at <= now);
-        if expired { Ok(Presence::Absent) } else { self.presence(slot) }
+        if is_expired { Ok(Presence::Absent) } else { self.presence(slot) }
     }
 
     /// Returns the bytes of a slot's value; for a field without a value, the bytes are unspecified.
@@ -282,8 +282,8 @@ impl<'a> Row<'a> {
 
 // Errors are built in cold functions, apart from the reads that succeed.
 #[cold]
-fn corrupt(what: &str) -> Error {
-    Error::corrupt(what)
+fn corrupt(message: &str) -> Error {
+    Error::corrupt(message)
 }
 
 #[cold]

@@ -326,7 +326,7 @@ impl Definition {
     /// Returns `LimitExceeded` if the store has too many versions, or used up its schema versions;
     /// `Conflict` during a repartition.
     pub fn with_version(&self, storage_id: StoreId, start_offsets: Vec<Offset>) -> Result<Self> {
-        self.revised(|versions| versions.add(storage_id, start_offsets).map(drop))
+        self.with_revision(|versions| versions.add(storage_id, start_offsets).map(drop))
     }
 
     /// Returns the next definition, with another version of the documents live.
@@ -335,7 +335,7 @@ impl Definition {
     /// Returns `NotFound` if there is no such version; `LimitExceeded` if the store used up its
     /// schema versions.
     pub fn with_live(&self, number: VersionNumber) -> Result<Self> {
-        self.revised(|versions| versions.activate(number))
+        self.with_revision(|versions| versions.activate(number))
     }
 
     /// Returns the next definition, without a version of the documents.
@@ -344,7 +344,7 @@ impl Definition {
     /// Returns `NotFound` if there is no such version, `InvalidArgument` for the live one;
     /// `LimitExceeded` if the store used up its schema versions.
     pub fn without_version(&self, number: VersionNumber) -> Result<Self> {
-        self.revised(|versions| versions.remove(number))
+        self.with_revision(|versions| versions.remove(number))
     }
 
     /// Returns the next definition, with one more version of the documents that has another
@@ -361,7 +361,7 @@ impl Definition {
         partitions: PartitionCount,
         start_offsets: Vec<Offset>,
     ) -> Result<Self> {
-        self.revised(|versions| {
+        self.with_revision(|versions| {
             versions.add_repartitioned(storage_id, partitions, start_offsets).map(drop)
         })
     }
@@ -373,7 +373,7 @@ impl Definition {
     /// Returns `NotFound` if there is no such version; `LimitExceeded` if the store used up its
     /// schema versions.
     pub fn with_writes_to(&self, number: VersionNumber) -> Result<Self> {
-        self.revised(|versions| versions.write_to(number))
+        self.with_revision(|versions| versions.write_to(number))
     }
 
     /// Returns the next definition, which ends the forwarding to the logs of this version.
@@ -382,7 +382,7 @@ impl Definition {
     /// Returns `NotFound` if there is no such version; `LimitExceeded` if the store used up its
     /// schema versions.
     pub fn with_forwarding_ended(&self, number: VersionNumber) -> Result<Self> {
-        self.revised(|versions| versions.end_forwarding(number))
+        self.with_revision(|versions| versions.end_forwarding(number))
     }
 
     /// Returns the logs to which writes go.
@@ -392,8 +392,8 @@ impl Definition {
 
     /// Returns the logs of the version whose storage id is this definition's store id.
     pub fn logs(&self) -> StoreLogs {
-        let own = self.versions.by_storage_id(self.store).map(|version| version.logs);
-        own.unwrap_or_else(|| match self.store == self.versions.home() {
+        let logs = self.versions.by_storage_id(self.store).map(|version| version.logs);
+        logs.unwrap_or_else(|| match self.store == self.versions.home() {
             true => StoreLogs::first(self.store, self.partitions),
             false => self.write_logs(),
         })
@@ -406,7 +406,7 @@ impl Definition {
         DocumentVersion(at.document_version().0 | repartitions << REPARTITION_COUNT_SHIFT)
     }
 
-    fn revised(&self, revise: impl FnOnce(&mut StoreVersions) -> Result<()>) -> Result<Self> {
+    fn with_revision(&self, revise: impl FnOnce(&mut StoreVersions) -> Result<()>) -> Result<Self> {
         let mut next = self.clone();
         next.version = SchemaVersion(self.version.0.saturating_add(1));
         revise(&mut next.versions).map_err(|error| error.with_store(&self.name))?;
@@ -430,10 +430,10 @@ impl Definition {
     }
 
     fn alter(&mut self, alteration: &Alteration) -> Result<()> {
-        let fixed = "a key-value store has one fixed field; create a document store instead";
+        let message = "a key-value store has one fixed field; create a document store instead";
         let touches_fields = !matches!(alteration, Alteration::DropAll | Alteration::SetOptions(_));
         if self.key_value && touches_fields {
-            return Err(Error::invalid_argument(fixed).with_store(&self.name));
+            return Err(Error::invalid_argument(message).with_store(&self.name));
         }
         match alteration {
             Alteration::AddField(field) => self.add_field(field),
@@ -519,16 +519,16 @@ impl Definition {
 
     fn retire(&mut self, drops: impl Fn(&Field) -> bool) -> Result<()> {
         let event_time = self.stream.as_ref().and_then(|stream| stream.event_time);
-        for (kept, what) in [(self.partition_key, "partition key"), (event_time, "event time")] {
-            let field = self.fields.iter().find(|field| Some(field.id) == kept);
+        for (id, role) in [(self.partition_key, "partition key"), (event_time, "event time")] {
+            let field = self.fields.iter().find(|field| Some(field.id) == id);
             if let Some(field) = field.filter(|field| drops(field)) {
                 let message =
-                    format!("the {what} cannot be dropped; create another store without it");
+                    format!("the {role} cannot be dropped; create another store without it");
                 return Err(Error::invalid_argument(message).with_field(&field.name));
             }
         }
-        let dropped = self.fields.iter().filter(|field| drops(field)).map(|field| field.id);
-        self.retired.extend(dropped);
+        let dropped_ids = self.fields.iter().filter(|field| drops(field)).map(|field| field.id);
+        self.retired.extend(dropped_ids);
         self.fields.retain(|field| !drops(field));
         Ok(())
     }
@@ -563,8 +563,8 @@ impl Definition {
         for field in self.fields.iter_mut().filter(|field| field.id == id) {
             field.field_type = to;
             field.default = field.default.take().map(|value| value.widened_to(to));
-            let allowed = std::mem::take(&mut field.rules.allowed).into_iter();
-            field.rules.allowed = allowed.map(|value| value.widened_to(to)).collect();
+            let values = std::mem::take(&mut field.rules.allowed).into_iter();
+            field.rules.allowed = values.map(|value| value.widened_to(to)).collect();
         }
         Ok(())
     }

@@ -54,8 +54,8 @@ impl SchemaSet {
     /// `InvalidArgument` for another store or another partitioning, `LimitExceeded` for a version
     /// beyond the limit.
     pub fn add(&self, schema: Arc<SchemaAt>) -> Result<()> {
-        let (known, new) = (&self.first.definition, &schema.definition);
-        let same_shape = (known.store, known.partitions, known.key_type, known.partition_key)
+        let (first, new) = (&self.first.definition, &schema.definition);
+        let same_shape = (first.store, first.partitions, first.key_type, first.partition_key)
             == (new.store, new.partitions, new.key_type, new.partition_key);
         if !same_shape {
             let message = "the definition is of another store; open an index of its own for it";
@@ -83,8 +83,8 @@ impl SchemaSet {
     #[inline]
     fn place(&self, version: SchemaVersion) -> Option<(usize, usize)> {
         let number = version.0 as usize;
-        let known = (1..=SCHEMA_VERSION_MAX).contains(&version.0);
-        known.then_some((number / VERSIONS_PER_BLOCK, number % VERSIONS_PER_BLOCK))
+        let is_valid = (1..=SCHEMA_VERSION_MAX).contains(&version.0);
+        is_valid.then_some((number / VERSIONS_PER_BLOCK, number % VERSIONS_PER_BLOCK))
     }
 
     /// Returns one version, or `None` if it is not known here. Two loads, no lock.
@@ -120,16 +120,17 @@ impl SchemaSet {
     pub fn definitions_of<'s>(
         &'s self,
         version: SchemaVersion,
-        reached: SchemaVersion,
-        known: Option<&'s SchemaAt>,
+        version_reached: SchemaVersion,
+        reached_schema: Option<&'s SchemaAt>,
     ) -> Result<(&'s SchemaAt, &'s SchemaAt)> {
-        let unknown = |version| Error::internal(format!("schema version {version} is unknown"));
-        let written = self.get(version).ok_or_else(|| unknown(version))?;
-        if reached <= version {
-            return Ok((written, written));
+        let unknown_error =
+            |version| Error::internal(format!("schema version {version} is unknown"));
+        let written_schema = self.get(version).ok_or_else(|| unknown_error(version))?;
+        if version_reached <= version {
+            return Ok((written_schema, written_schema));
         }
-        let current = known.ok_or_else(|| unknown(reached))?;
-        Ok((written, current))
+        let current = reached_schema.ok_or_else(|| unknown_error(version_reached))?;
+        Ok((written_schema, current))
     }
 
     /// Decodes the document of a row as a partition sees it that has reached this version; returns
@@ -141,17 +142,17 @@ impl SchemaSet {
     pub fn document(
         &self,
         row: &[u8],
-        reached: SchemaVersion,
+        version_reached: SchemaVersion,
         now: Timestamp,
     ) -> Result<Option<Document>> {
         let version = row_schema_version(row).unwrap_or_default();
-        let known = self.get(reached).map(|known| &**known);
-        let (written, current) = self.definitions_of(version, reached, known)?;
-        let row = Row::new(row, &written.layout)?;
+        let schema = self.get(version_reached).map(|schema| &**schema);
+        let (written_schema, current) = self.definitions_of(version, version_reached, schema)?;
+        let row = Row::new(row, &written_schema.layout)?;
         if row.is_expired(now) {
             return Ok(None);
         }
-        Document::seen(&row, &written.layout, &current.layout, now).map(Some)
+        Document::seen(&row, &written_schema.layout, &current.layout, now).map(Some)
     }
 }
 
@@ -196,8 +197,8 @@ mod tests {
     fn schema_set_refuses_another_store_and_a_version_over_the_limit() {
         let set = SchemaSet::new([schema(1, 1)]).unwrap();
         assert_eq!(set.add(schema(2, 1)).unwrap_err().code(), ErrorCode::InvalidArgument);
-        let over = schema(1, SCHEMA_VERSION_MAX + 1);
-        assert_eq!(set.add(over).unwrap_err().code(), ErrorCode::LimitExceeded);
+        let excess_schema = schema(1, SCHEMA_VERSION_MAX + 1);
+        assert_eq!(set.add(excess_schema).unwrap_err().code(), ErrorCode::LimitExceeded);
         assert_eq!(SchemaSet::new([]).unwrap_err().code(), ErrorCode::InvalidArgument);
     }
 }

@@ -158,7 +158,7 @@ impl Head {
     /// Returns `UpgradeNeeded` for a version that this build does not know, `Corrupt` for bytes
     /// that are not a head.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = ByteReader::new(bytes, damaged);
+        let mut reader = ByteReader::new(bytes, damage_error);
         let version = reader.u16()?;
         if version != HEAD_VERSION {
             let message = format!(
@@ -169,7 +169,7 @@ impl Head {
         }
         let flags = reader.u16()?;
         if flags & !FLAGS_KNOWN != 0 {
-            return Err(damaged());
+            return Err(damage_error());
         }
         let is_set = |flag: u16| flags & flag != 0;
         let at =
@@ -201,7 +201,7 @@ impl Head {
             next_outcome,
         };
         // A canonical head has 0 for unknown values and no bytes after its last field.
-        if head.encode() == bytes { Ok(head) } else { Err(damaged()) }
+        if head.encode() == bytes { Ok(head) } else { Err(damage_error()) }
     }
 
     /// Returns the state of this head, without the parts that have rows of their own.
@@ -225,7 +225,7 @@ impl RestoredState {
     /// # Errors
     /// Returns `Corrupt` for a row that does not belong to the state.
     pub fn take_row(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
-        let [STATE, kind, key @ ..] = key else { return Err(damaged()) };
+        let [STATE, kind, key @ ..] = key else { return Err(damage_error()) };
         match kind {
             b'h' if key.is_empty() => {}
             &CLIENT => {
@@ -242,7 +242,7 @@ impl RestoredState {
                 let offset = Offset(u64::from_le_bytes(sized(key)?).swap_bytes());
                 self.skipped.insert(offset, skipped_of(row)?);
             }
-            _ => return Err(damaged()),
+            _ => return Err(damage_error()),
         }
         Ok(())
     }
@@ -308,13 +308,13 @@ fn skipped_row(log_id: Option<LogId>, reason: &Error) -> Vec<u8> {
 }
 
 fn skipped_of(row: &[u8]) -> Result<SkippedRecord> {
-    let mut reader = ByteReader::new(row, damaged);
+    let mut reader = ByteReader::new(row, damage_error);
     let ([has_log], log_id, code) = (reader.take()?, reader.u64()?, reader.u32()?);
     if has_log > 1 || has_log == 0 && log_id != 0 {
-        return Err(damaged());
+        return Err(damage_error());
     }
-    let code = ErrorCode::from_number(code.cast_signed()).ok_or_else(damaged)?;
-    let message = std::str::from_utf8(reader.rest()).map_err(|_| damaged())?;
+    let code = ErrorCode::from_number(code.cast_signed()).ok_or_else(damage_error)?;
+    let message = std::str::from_utf8(reader.rest()).map_err(|_| damage_error())?;
     let log_id = (has_log == 1).then_some(LogId(log_id));
     Ok(SkippedRecord { log_id, reason: Error::new(code, message) })
 }
@@ -336,7 +336,7 @@ fn outcome_row(outcome: &Outcome) -> Vec<u8> {
 }
 
 fn outcome_of(row: &[u8; OUTCOME_BYTES]) -> Result<Outcome> {
-    let mut reader = ByteReader::new(row, damaged);
+    let mut reader = ByteReader::new(row, damage_error);
     let client = ClientId(u128::from_le_bytes(reader.take()?));
     let (sequence, position) = (Sequence(reader.u64()?), Position::from_bytes(&reader.take()?));
     let ([kind], version) = (reader.take()?, DocumentVersion(reader.u64()?));
@@ -345,20 +345,20 @@ fn outcome_of(row: &[u8; OUTCOME_BYTES]) -> Result<Outcome> {
         CONDITION_FAILED => ConditionOutcome::ConditionFailed(None),
         CONDITION_FAILED_VERSIONED => ConditionOutcome::ConditionFailed(Some(version)),
         TOO_LARGE => ConditionOutcome::TooLarge,
-        _ => return Err(damaged()),
+        _ => return Err(damage_error()),
     };
     if kind != CONDITION_FAILED_VERSIONED && version.0 != 0 {
-        return Err(damaged());
+        return Err(damage_error());
     }
     Ok(Outcome { client, sequence, position, condition })
 }
 
-fn damaged() -> Error {
+fn damage_error() -> Error {
     Error::corrupt("the shard's state is damaged; remove the shard, and its log rebuilds the shard")
 }
 
 fn sized<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
-    bytes.try_into().map_err(|_| damaged())
+    bytes.try_into().map_err(|_| damage_error())
 }
 
 #[cfg(test)]
@@ -403,10 +403,10 @@ mod tests {
         let mut newer = bytes.clone();
         newer[0] += 1;
         assert_eq!(Head::decode(&newer).unwrap_err().code(), ErrorCode::UpgradeNeeded);
-        let mut flagged = bytes.clone();
-        flagged[3] = 0x80;
+        let mut flagged_bytes = bytes.clone();
+        flagged_bytes[3] = 0x80;
         for bytes in
-            [&bytes[1..], &bytes[..bytes.len() - 1], &[&bytes[..], &[0]].concat(), &flagged]
+            [&bytes[1..], &bytes[..bytes.len() - 1], &[&bytes[..], &[0]].concat(), &flagged_bytes]
         {
             assert!(Head::decode(bytes).is_err());
         }
@@ -429,8 +429,8 @@ mod tests {
         }
 
         #[test]
-        fn skipped_record_rows_round_trip(offset: u64, log_id: Option<u64>, why: String) {
-            let record = SkippedRecord { log_id: log_id.map(LogId), reason: Error::corrupt(why) };
+        fn skipped_record_rows_round_trip(offset: u64, log_id: Option<u64>, text: String) {
+            let record = SkippedRecord { log_id: log_id.map(LogId), reason: Error::corrupt(text) };
             let mut restored = head().into_restored();
             let row = skipped_row(record.log_id, &record.reason);
             restored.take_row(&skipped_key(Offset(offset)), &row).unwrap();

@@ -365,8 +365,8 @@ mod tests {
         let error = Value::VectorF32(vec![0.0; 65_536]).check(vector).unwrap_err();
         assert_eq!(error.context().actual, Some(65_536));
         let texts = FieldType::List(ScalarType::String);
-        let mixed = Value::List(ScalarType::String, vec![Value::Bool(true)]);
-        assert_eq!(code(&mixed, texts), ErrorCode::InvalidArgument);
+        let mixed_list = Value::List(ScalarType::String, vec![Value::Bool(true)]);
+        assert_eq!(code(&mixed_list, texts), ErrorCode::InvalidArgument);
         let long = Value::List(ScalarType::Bool, vec![Value::Bool(true); 65_536]);
         assert_eq!(code(&long, FieldType::List(ScalarType::Bool)), ErrorCode::LimitExceeded);
         let half = Value::String("x".repeat(VALUE_BYTES_MAX / 2));

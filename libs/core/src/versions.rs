@@ -324,20 +324,20 @@ impl StoreVersions {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        let wrong = |message: &str| Err(Error::invalid_argument(message));
+        let refuse = |message: &str| Err(Error::invalid_argument(message));
         let (limit, count) = (STORE_VERSIONS_MAX as u64, self.all.len() as u64);
         if count > limit {
             let advice = "the store has too many versions; drop a version that you no longer need";
             return Err(Error::limit_exceeded(advice, limit, count));
         }
         if !self.all.windows(2).all(|pair| pair[0].number < pair[1].number) {
-            return wrong("the versions of a store must be in ascending order");
+            return refuse("the versions of a store must be in ascending order");
         }
         if self.all.last().is_none_or(|last| last.number >= self.next) {
-            return wrong("the number of a version was never given out");
+            return refuse("the number of a version was never given out");
         }
         if self.get(self.live).is_none() {
-            return wrong("the live version is not among the versions");
+            return refuse("the live version is not among the versions");
         }
         let is_whole = |version: &StoreVersion| {
             let has_own_logs =
@@ -348,7 +348,7 @@ impl StoreVersions {
             }
         };
         if !self.all.iter().all(is_whole) {
-            return wrong("a version must have one starting offset for each partition");
+            return refuse("a version must have one starting offset for each partition");
         }
         for version in &self.all {
             PartitionCount::new(version.logs.partitions.0)?;
@@ -361,36 +361,36 @@ impl StoreVersions {
                     && is_first(source.from)
             });
             if !is_first(version.logs) || !is_source_valid {
-                return wrong(
+                return refuse(
                     "the logs of a version must be the store's logs, or continue other logs",
                 );
             }
         }
         match self.all.iter().any(|version| version.logs == self.write_logs) {
             true => Ok(()),
-            false => wrong("the store's writes must go to logs that a version follows"),
+            false => refuse("the store's writes must go to logs that a version follows"),
         }
     }
 
     /// Refuses versions that cannot directly follow `previous`.
     pub(crate) fn check_follows(&self, previous: &Self) -> Result<()> {
-        let wrong = |message: &str| Err(Error::invalid_argument(message));
+        let refuse = |message: &str| Err(Error::invalid_argument(message));
         if self.next < previous.next {
-            return wrong("the number of a version cannot be used again");
+            return refuse("the number of a version cannot be used again");
         }
         let is_known = |version: &&StoreVersion| version.number < previous.next;
-        let was = |version: &StoreVersion| {
-            let same = previous.all.iter().find(|other| other.number == version.number);
-            same.is_some_and(|other| {
-                let ended = StoreVersion { repartition_source: None, ..other.clone() };
-                version == other || *version == ended
+        let is_unchanged = |version: &StoreVersion| {
+            let previous_version = previous.all.iter().find(|other| other.number == version.number);
+            previous_version.is_some_and(|other| {
+                let ended_version = StoreVersion { repartition_source: None, ..other.clone() };
+                version == other || *version == ended_version
             })
         };
-        if !self.all.iter().filter(is_known).all(was) {
-            return wrong("a version cannot change");
+        if !self.all.iter().filter(is_known).all(is_unchanged) {
+            return refuse("a version cannot change");
         }
         if self.write_logs.repartition_count < previous.write_logs.repartition_count {
-            return wrong("the store's writes cannot go back to earlier logs");
+            return refuse("the store's writes cannot go back to earlier logs");
         }
         Ok(())
     }
@@ -411,7 +411,7 @@ mod tests {
     const LOGS: StoreLogs =
         StoreLogs { store: StoreId(7), partitions: PARTITIONS, repartition_count: 0 };
 
-    fn two() -> StoreVersions {
+    fn two_versions() -> StoreVersions {
         let mut versions = StoreVersions::first(StoreId(7), PARTITIONS);
         let start_offsets = vec![Offset(4), Offset(5)];
         assert_eq!(versions.add(StoreId(8), start_offsets), Ok(TWO));
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn version_is_added_activated_rolled_back_and_dropped() {
-        let mut versions = two();
+        let mut versions = two_versions();
         versions.check().unwrap();
         assert_eq!(versions.live().storage_id, StoreId(7));
         assert_eq!(versions.get(TWO).unwrap().start_offset(PartitionId(1)), Offset(5));
@@ -437,35 +437,37 @@ mod tests {
 
     #[test]
     fn invalid_version_sets_are_refused() {
-        let all = two().all;
+        let all = two_versions().all;
         let new = |all: &[StoreVersion], live, next| {
             let (live, next) = (VersionNumber(live), VersionNumber(next));
             StoreVersions::new(StoreId(7), all.to_vec(), live, next, LOGS)
         };
-        assert_eq!(new(&all, 1, 3), Ok(two()));
+        assert_eq!(new(&all, 1, 3), Ok(two_versions()));
         assert!(new(&all, 3, 3).is_err(), "a live one that is not there");
         assert!(new(&all, 1, 2).is_err(), "a number that was never given");
         assert!(new(&[], 1, 2).is_err(), "none at all");
         assert!(new(&[all[1].clone(), all[0].clone()], 1, 3).is_err(), "out of their order");
-        let short = StoreVersion { start_offsets: vec![Offset(1)], ..all[1].clone() };
-        assert!(new(&[all[0].clone(), short], 1, 3).is_err(), "of too few partitions");
-        let one = |number| StoreVersion { number: VersionNumber(number), ..all[1].clone() };
-        let many: Vec<_> = (2..STORE_VERSIONS_MAX as u32 + 3).map(one).collect();
-        assert_eq!(new(&many, 2, 99).unwrap_err().code(), ErrorCode::LimitExceeded);
+        let short_version = StoreVersion { start_offsets: vec![Offset(1)], ..all[1].clone() };
+        assert!(new(&[all[0].clone(), short_version], 1, 3).is_err(), "of too few partitions");
+        let version_numbered =
+            |number| StoreVersion { number: VersionNumber(number), ..all[1].clone() };
+        let many_versions: Vec<_> =
+            (2..STORE_VERSIONS_MAX as u32 + 3).map(version_numbered).collect();
+        assert_eq!(new(&many_versions, 2, 99).unwrap_err().code(), ErrorCode::LimitExceeded);
     }
 
     #[test]
     fn successor_cannot_change_a_version() {
-        let (first, both) = (StoreVersions::first(StoreId(7), PARTITIONS), two());
-        both.check_follows(&first).unwrap();
-        assert!(first.check_follows(&both).is_err(), "a number that was given");
-        let mut other = both.clone();
+        let (first, both_versions) = (StoreVersions::first(StoreId(7), PARTITIONS), two_versions());
+        both_versions.check_follows(&first).unwrap();
+        assert!(first.check_follows(&both_versions).is_err(), "a number that was given");
+        let mut other = both_versions.clone();
         other.all[1].start_offsets[0] = Offset(9);
-        assert!(other.check_follows(&both).is_err(), "another beginning");
-        let mut without = both.clone();
-        without.remove(TWO).unwrap();
-        without.check_follows(&both).unwrap();
-        assert!(both.check_follows(&without).is_err(), "one that was dropped");
+        assert!(other.check_follows(&both_versions).is_err(), "another beginning");
+        let mut without_second = both_versions.clone();
+        without_second.remove(TWO).unwrap();
+        without_second.check_follows(&both_versions).unwrap();
+        assert!(both_versions.check_follows(&without_second).is_err(), "one that was dropped");
     }
 
     #[test]
@@ -498,8 +500,8 @@ mod tests {
         versions.activate(TWO).unwrap();
         assert!(!versions.is_repartitioning());
         versions.activate(ONE).map_err(is(ErrorCode::InvalidArgument)).unwrap_err();
-        let again = versions.add_repartitioned(StoreId(10), PARTITIONS, vec![Offset(1); 3]);
-        again.map_err(is(ErrorCode::Conflict)).unwrap_err();
+        let result = versions.add_repartitioned(StoreId(10), PARTITIONS, vec![Offset(1); 3]);
+        result.map_err(is(ErrorCode::Conflict)).unwrap_err();
 
         let forwarding = versions.clone();
         versions.remove(ONE).unwrap();

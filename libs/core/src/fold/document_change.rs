@@ -41,10 +41,12 @@ pub(super) fn change_document(
         (Verb::Delete, Some(_)) => Effect::Delete,
         (Verb::Delete, None) => Effect::Keep,
         (Verb::Upsert, None) if only_takes(change) => Effect::Keep,
-        (Verb::Upsert, present) => Effect::Write(written(present, change, definition, now, at)),
+        (Verb::Upsert, present) => {
+            Effect::Write(changed_document(present, change, definition, now, at))
+        }
         // A stream has no documents.
         (Verb::Insert, _) => Effect::Keep,
-        (Verb::Put, _) => Effect::Write(written(None, change, definition, now, at)),
+        (Verb::Put, _) => Effect::Write(changed_document(None, change, definition, now, at)),
     };
     (effect, ConditionOutcome::Applied)
 }
@@ -57,7 +59,7 @@ fn only_takes(change: &Change) -> bool {
 
 /// Returns `base`, or a new document, with the change's fields. Fields that the change names are
 /// not copied from `base` first.
-fn written(
+fn changed_document(
     base: Option<&Document>,
     change: &Change,
     definition: &Definition,
@@ -65,9 +67,9 @@ fn written(
     at: Position,
 ) -> Document {
     let expiry = |ttl_us: Option<i64>| ttl_us.map(|ttl| now.plus_micros(ttl));
-    let named = |id: FieldId| change.fields.iter().any(|field_change| field_change.field == id);
+    let is_named = |id: FieldId| change.fields.iter().any(|field_change| field_change.field == id);
     let mut document = match base {
-        Some(base) => base.copied_where(|cell| !named(cell.field)),
+        Some(base) => base.copied_where(|cell| !is_named(cell.field)),
         None => Document::new(expiry(definition.options.ttl_us), None),
     };
     let before = |id: FieldId| base.and_then(|base| base.cell(id));

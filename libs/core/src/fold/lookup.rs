@@ -46,9 +46,9 @@ pub enum FoldError {
 impl FoldError {
     /// Converts to an error, for callers that cannot wait. `unknown` creates the error for an
     /// unknown definition.
-    pub fn into_error(self, unknown: impl FnOnce(SchemaVersion) -> Error) -> Error {
+    pub fn into_error(self, unknown_version_error: impl FnOnce(SchemaVersion) -> Error) -> Error {
         match self {
-            Self::NeedsDefinition(version) => unknown(version),
+            Self::NeedsDefinition(version) => unknown_version_error(version),
             Self::UpgradeNeeded(error) | Self::Unreadable(error) | Self::Internal(error) => error,
         }
     }

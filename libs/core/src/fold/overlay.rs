@@ -35,7 +35,7 @@ struct EntryDocument<'e> {
     /// Encoded form, if the entry wrote the document.
     row: Option<Vec<u8>>,
     /// Whether the entry wrote or deleted the document.
-    changed: bool,
+    is_changed: bool,
 }
 
 impl<'e> Overlay<'e> {
@@ -57,7 +57,7 @@ impl<'e> Overlay<'e> {
                     is_looked_at: false,
                     document: None,
                     row: None,
-                    changed: false,
+                    is_changed: false,
                 });
             }
             let index = documents.len() - 1;
@@ -79,17 +79,17 @@ impl<'e> Overlay<'e> {
     ) -> Result<(), FoldError> {
         let mut bytes = Vec::with_capacity(PREFETCHED);
         for documents in self.documents.chunks_mut(PREFETCHED) {
-            let looked_at = || documents.iter().filter(|named| named.is_looked_at);
+            let looked_at = || documents.iter().filter(|entry| entry.is_looked_at);
             bytes.clear();
-            bytes.extend(looked_at().map(|named| named.key.as_bytes()));
+            bytes.extend(looked_at().map(|entry| entry.key.as_bytes()));
             if let [_, _, ..] = bytes.as_slice() {
                 rows.prefetch(&bytes);
             }
-            for named in documents.iter_mut().filter(|named| named.is_looked_at) {
-                let row = rows.row(named.key.as_bytes()).map_err(FoldError::Unreadable)?;
+            for entry in documents.iter_mut().filter(|entry| entry.is_looked_at) {
+                let row = rows.row(entry.key.as_bytes()).map_err(FoldError::Unreadable)?;
                 if let Some(row) = row {
                     let document = decode(&row, schemas, current)?;
-                    named.document = live_part(document, now, &current.definition);
+                    entry.document = live_part(document, now, &current.definition);
                 }
             }
         }
@@ -105,24 +105,24 @@ impl<'e> Overlay<'e> {
         now: Timestamp,
         at: Position,
     ) -> ConditionOutcome {
-        let named = &mut self.documents[self.document_indexes[number] as usize];
-        let (effect, condition) = change_document(named.document.as_ref(), change, schema, now, at);
+        let entry = &mut self.documents[self.document_indexes[number] as usize];
+        let (effect, condition) = change_document(entry.document.as_ref(), change, schema, now, at);
         match effect {
             Effect::Keep => return condition,
-            Effect::Delete => (named.document, named.row) = (None, None),
+            Effect::Delete => (entry.document, entry.row) = (None, None),
             Effect::Write(document) => match document.encode(&schema.layout) {
-                Ok(row) => (named.document, named.row) = (Some(document), Some(row)),
+                Ok(row) => (entry.document, entry.row) = (Some(document), Some(row)),
                 Err(_) => return ConditionOutcome::TooLarge,
             },
         }
-        named.changed = true;
+        entry.is_changed = true;
         condition
     }
 
     /// Returns the last row of each document that changed, ordered by key; `None` deletes it.
     pub(super) fn into_writes(self) -> Vec<(Key, Option<Vec<u8>>)> {
-        let changed = self.documents.into_iter().filter(|named| named.changed);
-        changed.map(|named| (named.key.clone(), named.row)).collect()
+        let changed_documents = self.documents.into_iter().filter(|entry| entry.is_changed);
+        changed_documents.map(|entry| (entry.key.clone(), entry.row)).collect()
     }
 }
 
@@ -139,13 +139,13 @@ fn prefix(key: &Key) -> u64 {
 fn decode(row: &[u8], schemas: &impl Schemas, current: &SchemaAt) -> Result<Document, FoldError> {
     let version = row_schema_version(row)
         .ok_or_else(|| FoldError::Internal(Error::corrupt("a row is shorter than its header")))?;
-    let decoded = if version == current.layout.version() {
+    let result = if version == current.layout.version() {
         Document::decode(row, &current.layout)
     } else {
         let schema = schemas.at(version).ok_or(FoldError::NeedsDefinition(version))?;
         Document::decode(row, &schema.layout)
     };
-    decoded.map_err(|error| match error.code() {
+    result.map_err(|error| match error.code() {
         ErrorCode::UpgradeNeeded => FoldError::UpgradeNeeded(error),
         _ => FoldError::Internal(error),
     })

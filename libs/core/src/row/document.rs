@@ -46,16 +46,21 @@ impl Document {
     ///
     /// # Errors
     /// Returns `Corrupt` for invalid bytes.
-    pub fn seen(row: &Row<'_>, written: &Layout, current: &Layout, now: Timestamp) -> Result<Self> {
+    pub fn seen(
+        row: &Row<'_>,
+        written_layout: &Layout,
+        current: &Layout,
+        now: Timestamp,
+    ) -> Result<Self> {
         let mut document = Self::new(row.expires_at(), row.version());
-        for slot in written.slots() {
-            let Some(seen) = current.slot(slot.field) else { continue };
+        for slot in written_layout.slots() {
+            let Some(current_slot) = current.slot(slot.field) else { continue };
             let value = match row.presence_at(slot, now)? {
                 Presence::Absent => continue,
                 Presence::Null => None,
                 Presence::Value => {
                     let value = decode_value(row.bytes(slot)?, slot.field_type)?;
-                    Some(value.widened_to(seen.field_type))
+                    Some(value.widened_to(current_slot.field_type))
                 }
             };
             document.set(slot.field, value, row.field_expires_at(slot.field));

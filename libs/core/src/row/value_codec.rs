@@ -5,26 +5,26 @@ use crate::limits::LIST_COMPONENTS_MAX;
 use crate::value::{FieldType, ScalarType, Value, VectorType};
 
 /// Appends a value in the byte form of a row.
-pub fn encode_value(value: &Value, out: &mut Vec<u8>) {
+pub fn encode_value(value: &Value, bytes: &mut Vec<u8>) {
     match value {
-        Value::Bool(v) => out.push(u8::from(*v)),
-        Value::Int32(v) => out.extend_from_slice(&v.to_le_bytes()),
-        Value::Int64(v) | Value::Timestamp(v) => out.extend_from_slice(&v.to_le_bytes()),
-        Value::Float32(v) => out.extend_from_slice(&v.to_le_bytes()),
-        Value::Float64(v) => out.extend_from_slice(&v.to_le_bytes()),
-        Value::String(v) => out.extend_from_slice(v.as_bytes()),
-        Value::Bytes(v) => out.extend_from_slice(v),
+        Value::Bool(v) => bytes.push(u8::from(*v)),
+        Value::Int32(v) => bytes.extend_from_slice(&v.to_le_bytes()),
+        Value::Int64(v) | Value::Timestamp(v) => bytes.extend_from_slice(&v.to_le_bytes()),
+        Value::Float32(v) => bytes.extend_from_slice(&v.to_le_bytes()),
+        Value::Float64(v) => bytes.extend_from_slice(&v.to_le_bytes()),
+        Value::String(v) => bytes.extend_from_slice(v.as_bytes()),
+        Value::Bytes(v) => bytes.extend_from_slice(v),
         Value::List(scalar, items) => {
             for item in items {
                 if scalar.width().is_none() {
-                    out.extend_from_slice(&(item.encoded_bytes() as u32).to_le_bytes());
+                    bytes.extend_from_slice(&(item.encoded_bytes() as u32).to_le_bytes());
                 }
-                encode_value(item, out);
+                encode_value(item, bytes);
             }
         }
-        Value::VectorF32(v) => v.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes())),
-        Value::VectorF16(v) => v.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes())),
-        Value::VectorI8(v) => v.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes())),
+        Value::VectorF32(v) => v.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes())),
+        Value::VectorF16(v) => v.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes())),
+        Value::VectorI8(v) => v.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes())),
     }
 }
 
@@ -66,18 +66,18 @@ fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
 }
 
 fn decode_list(mut bytes: &[u8], scalar: ScalarType) -> Result<Value> {
-    let broken = || Error::corrupt("a list ends inside a component");
+    let component_error = || Error::corrupt("a list ends inside a component");
     let mut items = Vec::new();
     while !bytes.is_empty() {
         let length = match scalar.width() {
             Some(width) => width,
             None => {
-                let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(broken)?;
+                let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(component_error)?;
                 bytes = rest;
                 u32::from_le_bytes(*length) as usize
             }
         };
-        let (item, rest) = bytes.split_at_checked(length).ok_or_else(broken)?;
+        let (item, rest) = bytes.split_at_checked(length).ok_or_else(component_error)?;
         if items.len() == LIST_COMPONENTS_MAX {
             let limit = LIST_COMPONENTS_MAX as u64;
             return Err(Error::limit_exceeded(

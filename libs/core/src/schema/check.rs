@@ -76,11 +76,18 @@ impl Definition {
     pub fn check_follows(&self, previous: &Self) -> Result<()> {
         let refuse =
             |message: &str| Err(Error::invalid_argument(message).with_store(&previous.name));
-        let fixed = |of: &Self| {
-            let stream = of.stream.as_ref().map(|stream| stream.event_time);
-            (of.store, of.key_type, of.partition_key, of.partitions, of.key_value, stream)
+        let fixed_parts = |definition: &Self| {
+            let stream = definition.stream.as_ref().map(|stream| stream.event_time);
+            (
+                definition.store,
+                definition.key_type,
+                definition.partition_key,
+                definition.partitions,
+                definition.key_value,
+                stream,
+            )
         };
-        if fixed(self) != fixed(previous) || self.name != previous.name {
+        if fixed_parts(self) != fixed_parts(previous) || self.name != previous.name {
             return refuse("a store's id, name, keys and partition count are fixed");
         }
         match (self.view(), previous.view()) {
@@ -131,8 +138,8 @@ impl Definition {
     fn check_key_value(&self) -> Result<()> {
         let is_value =
             |field: &Field| field.name == KEY_VALUE_FIELD && field.field_type == FieldType::BYTES;
-        let fits = matches!(self.fields.as_slice(), [field] if is_value(field));
-        if !self.key_value || (fits && self.partition_key.is_none()) {
+        let is_value_field = matches!(self.fields.as_slice(), [field] if is_value(field));
+        if !self.key_value || (is_value_field && self.partition_key.is_none()) {
             return Ok(());
         }
         let message = "a key-value store has one bytes field named `value` and no partition key; \

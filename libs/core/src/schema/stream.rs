@@ -62,8 +62,8 @@ impl ColumnRules {
     /// # Errors
     /// Returns `InvalidArgument` for a value that the type does not hold.
     pub(super) fn coerce(self, to: FieldType) -> Result<Self> {
-        let allowed = self.allowed.into_iter().map(|value| coerce_value(value, to));
-        Ok(Self { allowed: allowed.collect::<Result<_>>()?, ..self })
+        let values = self.allowed.into_iter().map(|value| coerce_value(value, to));
+        Ok(Self { allowed: values.collect::<Result<_>>()?, ..self })
     }
 
     /// Returns whether a value is allowed.

@@ -155,26 +155,26 @@ impl AggregateSpec {
     /// Returns the output values in their order.
     pub fn outputs(&self) -> Vec<Output> {
         use AggregateKind as Kind;
-        let one = |suffix: &str, field_type| Output { suffix: suffix.to_owned(), field_type };
-        let scalar = |scalar| vec![one("", FieldType::Scalar(scalar))];
+        let output = |suffix: &str, field_type| Output { suffix: suffix.to_owned(), field_type };
+        let scalar = |scalar| vec![output("", FieldType::Scalar(scalar))];
         let input = self.input.unwrap_or(ScalarType::Int64);
         let integer = FieldType::INT64;
         match &self.kind {
             Kind::Count | Kind::AccumulatingCount => scalar(ScalarType::Int64),
             Kind::Sum => scalar(self.sum_type()),
             Kind::Min | Kind::Max | Kind::First | Kind::Last => scalar(input),
-            Kind::LastN { .. } => vec![one("", FieldType::List(input))],
+            Kind::LastN { .. } => vec![output("", FieldType::List(input))],
             Kind::ApproxCountDistinct { confidence_stddevs: None, .. } => scalar(ScalarType::Int64),
             Kind::ApproxCountDistinct { confidence_stddevs: Some(_), .. } => {
-                vec![one("", integer), one("lower", integer), one("upper", integer)]
+                vec![output("", integer), output("lower", integer), output("upper", integer)]
             }
             Kind::ApproxQuantile { q, .. } => {
                 let float = FieldType::FLOAT64;
-                q.iter().map(|rank| one(&rank_suffix(*rank), float)).collect()
+                q.iter().map(|rank| output(&rank_suffix(*rank), float)).collect()
             }
             Kind::TopK { .. } => {
                 let counts = FieldType::List(ScalarType::Int64);
-                vec![one("", FieldType::List(input)), one("counts", counts)]
+                vec![output("", FieldType::List(input)), output("counts", counts)]
             }
             Kind::Average
             | Kind::Variance
@@ -192,23 +192,23 @@ impl AggregateSpec {
     /// too long.
     pub fn check(&self, value: Option<&Value>) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
-        let named = self.kind.name();
+        let kind_name = self.kind.name();
         let Some(input) = self.input else {
             let message = format!(
-                "{named} counts events and takes no value; declare an input, or send no value"
+                "{kind_name} counts events and takes no value; declare an input, or send no value"
             );
             return Err(Error::invalid_argument(message));
         };
         if value.field_type() != Some(FieldType::Scalar(input)) {
             let message =
-                format!("{named} takes a {} or no value; send one of the two", input.name());
+                format!("{kind_name} takes a {} or no value; send one of the two", input.name());
             return Err(Error::invalid_argument(message));
         }
         let bytes = value.encoded_bytes();
         if self.keeps_values() && bytes > AGGREGATE_ITEM_BYTES_MAX as u64 {
             let message = format!(
-                "the value is too long for {named}; shorten the value, or do not declare {named} \
-                 on the column"
+                "the value is too long for {kind_name}; shorten the value, or do not declare \
+                 {kind_name} on the column"
             );
             return Err(Error::limit_exceeded(message, AGGREGATE_ITEM_BYTES_MAX as u64, bytes));
         }
@@ -235,7 +235,7 @@ fn check_input(kind: &AggregateKind, input: Option<ScalarType>) -> Result<()> {
     use ScalarType::{Bool, Bytes, Float32, Float64, Int32, Int64, String, Timestamp};
     const NUMBERS: &[ScalarType] = &[Int32, Int64, Float32, Float64];
     const ALL: &[ScalarType] = &[Bool, Int32, Int64, Float32, Float64, String, Bytes, Timestamp];
-    let (is_optional, taken) = match kind {
+    let (is_optional, input_types) = match kind {
         Kind::Count => (true, ALL),
         Kind::AccumulatingCount => (true, &[Int32, Int64][..]),
         Kind::Min | Kind::Max | Kind::First | Kind::Last => (false, ALL),
@@ -244,18 +244,18 @@ fn check_input(kind: &AggregateKind, input: Option<ScalarType>) -> Result<()> {
         Kind::Sum | Kind::Average | Kind::Variance | Kind::StandardDeviation => (false, NUMBERS),
         Kind::Skewness | Kind::Kurtosis | Kind::ApproxQuantile { .. } => (false, NUMBERS),
     };
-    let named = kind.name();
+    let kind_name = kind.name();
     match input {
         None if is_optional => Ok(()),
         None => Err(Error::invalid_argument(format!(
-            "{named} needs a column; name the column to aggregate"
+            "{kind_name} needs a column; name the column to aggregate"
         ))),
-        Some(input) if taken.contains(&input) => Ok(()),
+        Some(input) if input_types.contains(&input) => Ok(()),
         Some(input) => {
-            let names: Vec<_> = taken.iter().map(|scalar| scalar.name()).collect();
+            let names: Vec<_> = input_types.iter().map(|scalar| scalar.name()).collect();
             let (found, names) = (input.name(), names.join(", "));
             let message =
-                format!("{named} does not take a {found}; choose a column of type: {names}");
+                format!("{kind_name} does not take a {found}; choose a column of type: {names}");
             Err(Error::invalid_argument(message))
         }
     }
@@ -263,32 +263,32 @@ fn check_input(kind: &AggregateKind, input: Option<ScalarType>) -> Result<()> {
 
 fn check_parameters(kind: &AggregateKind) -> Result<()> {
     use AggregateKind as Kind;
-    let within = |what: &str, found: u64, from: u64, to: u64| match found {
+    let check_range = |setting: &str, found: u64, from: u64, to: u64| match found {
         _ if found < from => {
-            Err(Error::invalid_argument(format!("{what} is {found}; set it to at least {from}")))
+            Err(Error::invalid_argument(format!("{setting} is {found}; set it to at least {from}")))
         }
         _ if found > to => {
-            Err(Error::limit_exceeded(format!("{what} is too high; lower it"), to, found))
+            Err(Error::limit_exceeded(format!("{setting} is too high; lower it"), to, found))
         }
         _ => Ok(()),
     };
     match kind {
         Kind::LastN { count } => {
-            within("count", u64::from(*count), 1, u64::from(AGGREGATE_LAST_MAX))
+            check_range("count", u64::from(*count), 1, u64::from(AGGREGATE_LAST_MAX))
         }
         Kind::ApproxCountDistinct { lg_k, confidence_stddevs } => {
-            within("lg_k", u64::from(*lg_k), 4, 16)?;
+            check_range("lg_k", u64::from(*lg_k), 4, 16)?;
             let stddevs = u64::from(confidence_stddevs.unwrap_or(1));
-            within("confidence_stddevs", stddevs, 1, 3)
+            check_range("confidence_stddevs", stddevs, 1, 3)
         }
         Kind::ApproxQuantile { q, k } => {
-            within("k", u64::from(*k), 10, 1_000)?;
-            within("the length of q", q.len() as u64, 1, AGGREGATE_QUANTILES_MAX as u64)?;
+            check_range("k", u64::from(*k), 10, 1_000)?;
+            check_range("the length of q", q.len() as u64, 1, AGGREGATE_QUANTILES_MAX as u64)?;
             check_ranks(q)
         }
         Kind::TopK { count, lg_counters } => {
-            within("count", u64::from(*count), 1, u64::from(AGGREGATE_TOP_MAX))?;
-            within("lg_counters", u64::from(*lg_counters), 3, 10)
+            check_range("count", u64::from(*count), 1, u64::from(AGGREGATE_TOP_MAX))?;
+            check_range("lg_counters", u64::from(*lg_counters), 3, 10)
         }
         _ => Ok(()),
     }
@@ -314,10 +314,10 @@ fn check_ranks(ranks: &[f64]) -> Result<()> {
 /// Returns the output suffix of a rank, `p99_9` for 0.999: the digits of the rank as a percentage.
 fn rank_suffix(rank: f64) -> String {
     let text = rank.abs().to_string();
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let (integer_digits, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let padded = format!("{fraction:0<2}");
     let (percent, rest) = padded.split_at(2);
-    let percent = format!("{whole}{percent}");
+    let percent = format!("{integer_digits}{percent}");
     let percent = match percent.trim_start_matches('0') {
         "" => "0",
         percent => percent,
@@ -330,18 +330,20 @@ mod tests {
     use super::*;
     use crate::error::ErrorCode;
 
-    fn refused(kind: AggregateKind, input: Option<ScalarType>) -> ErrorCode {
+    fn refusal_code(kind: AggregateKind, input: Option<ScalarType>) -> ErrorCode {
         AggregateSpec::new(kind, input).unwrap_err().code()
     }
 
     #[test]
     fn quantile_ranks_name_their_outputs() {
-        let named = [(0.5, "p50"), (0.999, "p99_9"), (0.29, "p29"), (0.05, "p5"), (0.0, "p0")];
-        for (rank, suffix) in named {
+        let rank_suffixes =
+            [(0.5, "p50"), (0.999, "p99_9"), (0.29, "p29"), (0.05, "p5"), (0.0, "p0")];
+        for (rank, suffix) in rank_suffixes {
             assert_eq!(rank_suffix(rank), suffix);
         }
-        let more = [(1.0, "p100"), (0.001, "p0_1"), (0.9999, "p99_99"), (-0.0, "p0"), (0.1, "p10")];
-        for (rank, suffix) in more {
+        let more_suffixes =
+            [(1.0, "p100"), (0.001, "p0_1"), (0.9999, "p99_99"), (-0.0, "p0"), (0.1, "p10")];
+        for (rank, suffix) in more_suffixes {
             assert_eq!(rank_suffix(rank), suffix);
         }
     }
@@ -350,11 +352,11 @@ mod tests {
     fn aggregate_accepts_only_input_types_of_its_kind() {
         use AggregateKind as Kind;
         let invalid = ErrorCode::InvalidArgument;
-        assert_eq!(refused(Kind::Sum, None), invalid);
-        assert_eq!(refused(Kind::Sum, Some(ScalarType::Timestamp)), invalid);
-        assert_eq!(refused(Kind::AccumulatingCount, Some(ScalarType::Float64)), invalid);
+        assert_eq!(refusal_code(Kind::Sum, None), invalid);
+        assert_eq!(refusal_code(Kind::Sum, Some(ScalarType::Timestamp)), invalid);
+        assert_eq!(refusal_code(Kind::AccumulatingCount, Some(ScalarType::Float64)), invalid);
         let top = Kind::TopK { count: 3, lg_counters: TOP_LG_COUNTERS };
-        assert_eq!(refused(top.clone(), Some(ScalarType::Bytes)), invalid);
+        assert_eq!(refusal_code(top.clone(), Some(ScalarType::Bytes)), invalid);
         assert!(AggregateSpec::new(top, Some(ScalarType::String)).is_ok());
         assert!(AggregateSpec::new(Kind::Count, None).is_ok());
         assert!(AggregateSpec::new(Kind::Min, Some(ScalarType::Bytes)).is_ok());
@@ -384,11 +386,11 @@ mod tests {
             (quantiles(&[0.5], 9), invalid),
             (quantiles(&[0.5], 1_001), limit),
         ] {
-            assert_eq!(refused(kind.clone(), float), code, "{kind:?}");
+            assert_eq!(refusal_code(kind.clone(), float), code, "{kind:?}");
         }
         let top = |count, lg_counters| Kind::TopK { count, lg_counters };
         for (kind, code) in [(top(0, 9), invalid), (top(1, 2), invalid), (top(1, 11), limit)] {
-            assert_eq!(refused(kind, Some(ScalarType::Int64)), code);
+            assert_eq!(refusal_code(kind, Some(ScalarType::Int64)), code);
         }
     }
 

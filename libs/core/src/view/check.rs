@@ -29,8 +29,8 @@ impl FeatureView {
             for feature in &self.features {
                 outputs.extend(feature.aggregate.outputs().into_iter().map(|output| {
                     let parts = [&feature.name, &window.name, &output.suffix];
-                    let named = parts.into_iter().filter(|part| !part.is_empty());
-                    let name = named.map(String::as_str).collect::<Vec<_>>().join("_");
+                    let named_parts = parts.into_iter().filter(|part| !part.is_empty());
+                    let name = named_parts.map(String::as_str).collect::<Vec<_>>().join("_");
                     ViewOutput { name, field_type: output.field_type }
                 }));
             }
@@ -45,18 +45,18 @@ impl FeatureView {
                 "a view cannot be a view of itself; name another stream",
             ));
         }
-        within(
+        check_limit(
             "the view groups by too many columns; group by fewer columns",
             self.entity.len(),
             GROUP_COLUMNS_MAX,
         )?;
-        within("the view has too many joins; join fewer stores", self.joins.len(), JOINS_MAX)?;
-        within(
+        check_limit("the view has too many joins; join fewer stores", self.joins.len(), JOINS_MAX)?;
+        check_limit(
             "the view has too many features; declare fewer features",
             self.features.len(),
             AGGREGATES_MAX,
         )?;
-        within(
+        check_limit(
             "the view has too many windows; declare fewer windows",
             self.windows.len(),
             WINDOWS_MAX,
@@ -83,8 +83,8 @@ impl FeatureView {
     }
 
     fn check_columns(&self, definition: &Definition) -> Result<()> {
-        let own: BTreeSet<_> = definition.fields.iter().map(|field| field.id).collect();
-        if !self.columns.keys().copied().eq(own) {
+        let field_ids: BTreeSet<_> = definition.fields.iter().map(|field| field.id).collect();
+        if !self.columns.keys().copied().eq(field_ids) {
             let message = "the origins of a view's columns do not match its columns; give each \
                 column one origin";
             return Err(Error::invalid_argument(message));
@@ -110,7 +110,7 @@ impl FeatureView {
 
     fn check_groups(&self, definition: &Definition) -> Result<()> {
         use ScalarType::{Bool, Bytes, Int32, Int64, String, Timestamp};
-        let mut seen = BTreeSet::new();
+        let mut seen_ids = BTreeSet::new();
         for id in &self.entity {
             let column = definition.field_by_id(*id);
             let column = column.ok_or_else(|| {
@@ -119,7 +119,7 @@ impl FeatureView {
                 )
             })?;
             let message = match column.field_type {
-                _ if !seen.insert(*id) => {
+                _ if !seen_ids.insert(*id) => {
                     "the view groups by a column twice; group by each column once".to_owned()
                 }
                 FieldType::Scalar(Bool | Int32 | Int64 | String | Bytes | Timestamp) => continue,
@@ -146,12 +146,12 @@ impl FeatureView {
                 actual,
             ));
         }
-        for (place, one) in self.windows.iter().enumerate() {
-            one.window.check()?;
-            if !one.name.is_empty() {
-                check_name(&one.name)?;
+        for (place, named_window) in self.windows.iter().enumerate() {
+            named_window.window.check()?;
+            if !named_window.name.is_empty() {
+                check_name(&named_window.name)?;
             }
-            if self.windows[..place].iter().any(|other| other.window == one.window) {
+            if self.windows[..place].iter().any(|other| other.window == named_window.window) {
                 return Err(Error::invalid_argument(
                     "a window is declared twice; declare each window once",
                 ));
@@ -163,8 +163,8 @@ impl FeatureView {
     fn check_feature(&self, feature: &Feature, definition: &Definition) -> Result<()> {
         check_name(&feature.name)?;
         let at_feature = |error: Error| error.with_field(&feature.name);
-        let of = |id: FieldId| definition.field_by_id(id).map(|column| column.field_type);
-        let input = match feature.input.map(of) {
+        let type_of = |id: FieldId| definition.field_by_id(id).map(|column| column.field_type);
+        let input = match feature.input.map(type_of) {
             None => None,
             Some(Some(FieldType::Scalar(scalar))) => Some(scalar),
             Some(Some(other)) => {
@@ -196,7 +196,7 @@ impl FeatureView {
 
     fn check_outputs(&self) -> Result<()> {
         let outputs = self.outputs();
-        within(
+        check_limit(
             "the view has too many values; declare fewer features or windows",
             outputs.len(),
             FIELDS_MAX,
@@ -213,7 +213,7 @@ impl FeatureView {
     }
 }
 
-fn within(advice: &str, found: usize, limit: usize) -> Result<()> {
+fn check_limit(advice: &str, found: usize, limit: usize) -> Result<()> {
     if found > limit {
         return Err(Error::limit_exceeded(advice, limit as u64, found as u64));
     }

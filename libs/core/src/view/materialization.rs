@@ -36,20 +36,20 @@ impl Materialization {
 
     /// Refuses a materialization that breaks a limit or does not fit the view.
     pub(super) fn check(&self, view: &FeatureView, definition: &Definition) -> Result<()> {
-        let wrong = |message: String| Err(Error::invalid_argument(message));
+        let refuse = |message: String| Err(Error::invalid_argument(message));
         if self.store == definition.store || self.store == view.source {
-            return wrong(
+            return refuse(
                 "a view cannot materialize to a stream; name a document store".to_owned(),
             );
         }
         if self.interval_us < VIEW_MATERIALIZATION_INTERVAL_US_MIN {
-            let least = VIEW_MATERIALIZATION_INTERVAL_US_MIN / 1_000;
-            return wrong(format!(
-                "the interval is too short; give an interval of {least} ms or more"
+            let interval_ms_min = VIEW_MATERIALIZATION_INTERVAL_US_MIN / 1_000;
+            return refuse(format!(
+                "the interval is too short; give an interval of {interval_ms_min} ms or more"
             ));
         }
         if self.expiry_grace_us < 0 {
-            return wrong("the expiry grace is negative; give a grace of zero or more".to_owned());
+            return refuse("the expiry grace is negative; give a grace of zero or more".to_owned());
         }
         for (advice, found, limit) in [
             (
@@ -68,11 +68,11 @@ impl Materialization {
             }
         }
         if self.fields.len() != view.outputs().len() {
-            return wrong("each value of a view needs a field in the document store".to_owned());
+            return refuse("each value of a view needs a field in the document store".to_owned());
         }
         let ids: BTreeSet<_> = self.fields.iter().chain([&self.position]).collect();
         if ids.len() != self.fields.len() + 1 {
-            return wrong(
+            return refuse(
                 "each value of a view needs a field of its own in the document store".to_owned(),
             );
         }
@@ -92,8 +92,8 @@ impl MaterializationSpec {
             (view.document_key_type(definition), definition.write_logs().partitions.0);
         let empty =
             StoreSpec::documents(&self.store, key_type).partitions(partitions).define(id)?;
-        let made = self.altered_store(definition, None, &empty, &|_| false)?;
-        Ok(Definition { version: SchemaVersion(1), ..made })
+        let altered_store = self.altered_store(definition, None, &empty, &|_| false)?;
+        Ok(Definition { version: SchemaVersion(1), ..altered_store })
     }
 
     /// Returns the next definition of the store, with the fields that the view needs and the store
@@ -110,28 +110,30 @@ impl MaterializationSpec {
     pub fn altered_store(
         &self,
         definition: &Definition,
-        was: Option<&Definition>,
+        previous: Option<&Definition>,
         store: &Definition,
         is_materialized: &impl Fn(FieldId) -> bool,
     ) -> Result<Definition> {
-        self.check_store(definition, was, store)?;
+        self.check_store(definition, previous, store)?;
         let mut alterations = orphaned_fields(store, &definition.name, is_materialized);
         let is_left = |field: &Field| is_of(field, &definition.name) && !is_materialized(field.id);
-        for wanted in materialized_fields(definition)? {
-            if kept(definition, was, store, &wanted)?.is_some() {
+        for field_spec in materialized_fields(definition)? {
+            if find_kept_field(definition, previous, store, &field_spec)?.is_some() {
                 continue;
             }
-            let taken = store.field(&wanted.name).filter(|field| !is_left(field));
-            if taken.is_some() {
+            let same_name_field = store.field(&field_spec.name).filter(|field| !is_left(field));
+            if same_name_field.is_some() {
                 let message = "the store has a field of this name already; rename the feature, the \
                     window or that field";
                 let error = Error::invalid_argument(message).with_store(&store.name);
-                return Err(error.with_field(&wanted.name));
+                return Err(error.with_field(&field_spec.name));
             }
-            let (from, to) = (owned_name(&definition.name, &wanted.name), wanted.name.clone());
+            let (from, to) =
+                (owned_name(&definition.name, &field_spec.name), field_spec.name.clone());
             check_name(&from).map_err(|error| error.with_field(&to))?;
-            let added = FieldSpec { name: from.clone(), ..wanted };
-            alterations.extend([Alteration::AddField(added), Alteration::RenameField { from, to }]);
+            let added_field = FieldSpec { name: from.clone(), ..field_spec };
+            alterations
+                .extend([Alteration::AddField(added_field), Alteration::RenameField { from, to }]);
         }
         if alterations.is_empty() { Ok(store.clone()) } else { store.altered(&alterations) }
     }
@@ -145,19 +147,19 @@ impl MaterializationSpec {
     pub(super) fn materialization(
         &self,
         definition: &Definition,
-        was: Option<&Definition>,
+        previous: Option<&Definition>,
         store: &Definition,
     ) -> Result<Materialization> {
-        self.check_store(definition, was, store)?;
+        self.check_store(definition, previous, store)?;
         let mut ids = Vec::new();
-        for wanted in materialized_fields(definition)? {
-            let kept = kept(definition, was, store, &wanted)?;
-            let owned = owned_name(&definition.name, &wanted.name);
-            let field = kept.or_else(|| store.field(&owned)).ok_or_else(|| {
+        for field_spec in materialized_fields(definition)? {
+            let kept_field = find_kept_field(definition, previous, store, &field_spec)?;
+            let owned_field_name = owned_name(&definition.name, &field_spec.name);
+            let field = kept_field.or_else(|| store.field(&owned_field_name)).ok_or_else(|| {
                 let message = "the store lacks this field of the view; apply the view again";
-                Error::not_found(message).with_store(&store.name).with_field(&wanted.name)
+                Error::not_found(message).with_store(&store.name).with_field(&field_spec.name)
             })?;
-            check_type(field, &wanted)?;
+            check_type(field, &field_spec)?;
             ids.push(field.id);
         }
         let position = ids.pop().unwrap_or_default();
@@ -177,33 +179,36 @@ impl MaterializationSpec {
     fn check_store(
         &self,
         definition: &Definition,
-        was: Option<&Definition>,
+        previous: Option<&Definition>,
         store: &Definition,
     ) -> Result<()> {
-        let wrong = |message: &str| Err(Error::invalid_argument(message).with_store(&store.name));
-        if was.and_then(materialization_of).is_some_and(|was| was.store != store.store) {
-            return wrong(
+        let refuse = |message: &str| Err(Error::invalid_argument(message).with_store(&store.name));
+        if previous
+            .and_then(materialization_of)
+            .is_some_and(|previous| previous.store != store.store)
+        {
+            return refuse(
                 "the view materializes to another store; remove `materialize` first, then add this \
                  store",
             );
         }
         if store.stream.is_some() || store.key_value {
-            return wrong("a view can only materialize to a document store; name another store");
+            return refuse("a view can only materialize to a document store; name another store");
         }
         if store.name == definition.name {
-            return wrong("the store has the name of the view; name another store");
+            return refuse("the store has the name of the view; name another store");
         }
         if store.partition_key.is_some() {
-            return wrong(
+            return refuse(
                 "a view cannot materialize to a store with a partition key; name another store",
             );
         }
         let key_type = view_of(definition)?.document_key_type(definition);
         if store.key_type != key_type {
-            let (wanted, found) = (key_type.name(), store.key_type.name());
-            return wrong(&format!(
-                "the groups' keys are of type {wanted}, and the store's keys of type {found}; name \
-                 another store"
+            let (expected, found) = (key_type.name(), store.key_type.name());
+            return refuse(&format!(
+                "the groups' keys are of type {expected}, and the store's keys of type {found}; \
+                 name another store"
             ));
         }
         Ok(())
@@ -217,8 +222,9 @@ pub fn orphaned_fields(
     view: &str,
     is_materialized: &impl Fn(FieldId) -> bool,
 ) -> Vec<Alteration> {
-    let left = store.fields.iter().filter(|field| is_of(field, view) && !is_materialized(field.id));
-    left.map(|field| Alteration::DropField(field.name.clone())).collect()
+    let left_fields =
+        store.fields.iter().filter(|field| is_of(field, view) && !is_materialized(field.id));
+    left_fields.map(|field| Alteration::DropField(field.name.clone())).collect()
 }
 
 /// Returns the fields to which the view materializes; the position field is last.
@@ -237,41 +243,41 @@ fn materialized_fields(definition: &Definition) -> Result<Vec<FieldSpec>> {
 
 /// Returns the field to which the view already materializes an output, whatever the store now calls
 /// the field.
-fn kept<'s>(
+fn find_kept_field<'s>(
     definition: &Definition,
-    was: Option<&Definition>,
+    previous: Option<&Definition>,
     store: &'s Definition,
-    wanted: &FieldSpec,
+    field_spec: &FieldSpec,
 ) -> Result<Option<&'s Field>> {
-    let Some((was, materialization)) =
-        was.and_then(|was| Some((was.view()?, materialization_of(was)?)))
+    let Some((previous, materialization)) =
+        previous.and_then(|previous| Some((previous.view()?, materialization_of(previous)?)))
     else {
         return Ok(None);
     };
-    let outputs = was.outputs();
-    let place = outputs.iter().position(|output| output.name == wanted.name);
+    let outputs = previous.outputs();
+    let place = outputs.iter().position(|output| output.name == field_spec.name);
     let id = match place {
         Some(place) => materialization.fields.get(place).copied(),
-        None if wanted.name == format!("{}_position", definition.name) => {
+        None if field_spec.name == format!("{}_position", definition.name) => {
             Some(materialization.position)
         }
         None => None,
     };
     let Some(field) = id.and_then(|id| store.field_by_id(id)) else { return Ok(None) };
-    check_type(field, wanted)?;
+    check_type(field, field_spec)?;
     Ok(Some(field))
 }
 
-fn check_type(field: &Field, wanted: &FieldSpec) -> Result<()> {
-    let (found, of) = (field.field_type, wanted.field_type);
-    if found == of {
+fn check_type(field: &Field, field_spec: &FieldSpec) -> Result<()> {
+    let (found, expected) = (field.field_type, field_spec.field_type);
+    if found == expected {
         return Ok(());
     }
     let message = format!(
-        "the value is now a {of}, but its field is a {found}; rename the feature, or apply the \
-         view without the feature first"
+        "the value is now a {expected}, but its field is a {found}; rename the feature, or apply \
+         the view without the feature first"
     );
-    Err(Error::invalid_argument(message).with_field(&wanted.name))
+    Err(Error::invalid_argument(message).with_field(&field_spec.name))
 }
 
 /// Returns the name that records the owner of a field.
@@ -282,7 +288,7 @@ fn owned_name(view: &str, field: &str) -> String {
 /// Returns whether a field was created for a view with this name.
 fn is_of(field: &Field, view: &str) -> bool {
     let names = || std::iter::once(&field.name).chain(&field.aliases);
-    names().any(|name| names().any(|owned| *owned == owned_name(view, name)))
+    names().any(|name| names().any(|other_name| *other_name == owned_name(view, name)))
 }
 
 fn materialization_of(definition: &Definition) -> Option<&Materialization> {

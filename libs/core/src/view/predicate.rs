@@ -154,18 +154,21 @@ impl<C> Predicate<C> {
             Self::All(all) => Predicate::All(all.iter().map(inner).collect::<Result<_>>()?),
             Self::Any(any) => Predicate::Any(any.iter().map(inner).collect::<Result<_>>()?),
             Self::Not(other) => Predicate::Not(Box::new(inner(other)?)),
-            Self::IsMissing(of) => Predicate::IsMissing(column(of)?),
-            Self::Compare { column: of, comparison, to } => Predicate::Compare {
-                column: column(of)?,
+            Self::IsMissing(column_ref) => Predicate::IsMissing(column(column_ref)?),
+            Self::Compare { column: column_ref, comparison, to } => Predicate::Compare {
+                column: column(column_ref)?,
                 comparison: *comparison,
                 to: match to {
-                    Operand::Value(value) => Operand::Value(literal(of, value)?),
+                    Operand::Value(value) => Operand::Value(literal(column_ref, value)?),
                     Operand::Column(other) => Operand::Column(column(other)?),
                 },
             },
-            Self::IsOneOf { column: of, values } => Predicate::IsOneOf {
-                column: column(of)?,
-                values: values.iter().map(|value| literal(of, value)).collect::<Result<_>>()?,
+            Self::IsOneOf { column: column_ref, values } => Predicate::IsOneOf {
+                column: column(column_ref)?,
+                values: values
+                    .iter()
+                    .map(|value| literal(column_ref, value))
+                    .collect::<Result<_>>()?,
             },
         })
     }
@@ -173,8 +176,8 @@ impl<C> Predicate<C> {
     /// Calls `see` with each column.
     pub fn for_each_column(&self, see: &mut impl FnMut(&C)) {
         match self {
-            Self::All(some) | Self::Any(some) => {
-                some.iter().for_each(|one| one.for_each_column(see));
+            Self::All(predicates) | Self::Any(predicates) => {
+                predicates.iter().for_each(|one| one.for_each_column(see));
             }
             Self::Not(other) => other.for_each_column(see),
             Self::IsMissing(column) | Self::IsOneOf { column, .. } => see(column),
@@ -249,15 +252,15 @@ mod tests {
         let (yes, no) =
             (compares("one", Comparison::Equal, 1), compares("one", Comparison::Equal, 2));
         let unknown = compares("none", Comparison::Equal, 1);
-        for (all, any, wanted) in [
+        for (all, any, expected) in [
             (vec![], vec![], [Some(true), Some(false)]),
             (vec![&yes, &yes], vec![&no, &no], [Some(true), Some(false)]),
             (vec![&unknown, &no], vec![&unknown, &yes], [Some(false), Some(true)]),
             (vec![&unknown, &yes], vec![&unknown, &no], [None, None]),
         ] {
-            let cloned = |some: Vec<&Predicate<_>>| some.into_iter().cloned().collect();
+            let cloned = |predicates: Vec<&Predicate<_>>| predicates.into_iter().cloned().collect();
             let found = [Predicate::All(cloned(all)), Predicate::Any(cloned(any))];
-            assert_eq!(found.map(|one| truth(&one)), wanted);
+            assert_eq!(found.map(|one| truth(&one)), expected);
         }
         assert_eq!(truth(&not(unknown.clone())), None);
         assert_eq!(truth(&not(yes)), Some(false));
@@ -277,16 +280,16 @@ mod tests {
             compares("one", Comparison::Less, 5),
             Predicate::Any(vec![Predicate::IsMissing("two"), not(Predicate::IsMissing("one"))]),
         ]);
-        let mut seen = Vec::new();
-        predicate.for_each_column(&mut |column| seen.push(*column));
-        assert_eq!(seen, ["one", "two", "one"]);
+        let mut columns = Vec::new();
+        predicate.for_each_column(&mut |column| columns.push(*column));
+        assert_eq!(columns, ["one", "two", "one"]);
         let length = |name: &&str| Ok(name.len());
-        let same = |_: &&str, value: &Value| Ok(value.clone());
-        let resolved = predicate.resolved(&length, &same).unwrap();
+        let same_value = |_: &&str, value: &Value| Ok(value.clone());
+        let resolved = predicate.resolved(&length, &same_value).unwrap();
         assert!(resolved.is_true(&|_| Some(&Value::Int64(4))));
         let deep = |depth| (0..depth).fold(Predicate::IsMissing("one"), |inner, _| not(inner));
-        assert!(deep(PREDICATE_DEPTH_MAX).resolved(&length, &same).is_ok());
-        let error = deep(PREDICATE_DEPTH_MAX + 1).resolved(&length, &same).unwrap_err();
+        assert!(deep(PREDICATE_DEPTH_MAX).resolved(&length, &same_value).is_ok());
+        let error = deep(PREDICATE_DEPTH_MAX + 1).resolved(&length, &same_value).unwrap_err();
         assert_eq!(error.code(), ErrorCode::LimitExceeded);
     }
 }

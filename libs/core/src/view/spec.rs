@@ -117,7 +117,7 @@ struct Available {
 struct ViewBuilder<'s> {
     source: &'s Definition,
     /// Joined columns, by name.
-    joined: BTreeMap<String, Available>,
+    joined_columns: BTreeMap<String, Available>,
     fields: Vec<FieldSpec>,
     origins: Vec<Origin>,
 }
@@ -157,8 +157,8 @@ impl ViewSpec {
         let mut builder = ViewBuilder::of(source);
         let mut joins = Vec::new();
         for (number, join) in self.joins.iter().enumerate() {
-            let made = builder.join(number as u16, join, store);
-            joins.push(made.map_err(at(ViewSpecPath::Join(number)))?);
+            let view_join = builder.join(number as u16, join, store);
+            joins.push(view_join.map_err(at(ViewSpecPath::Join(number)))?);
         }
         let filter = self.filter.as_ref().map(|filter| source_predicate(source, filter));
         let filter = filter.transpose().map_err(at(ViewSpecPath::Filter))?;
@@ -166,15 +166,18 @@ impl ViewSpec {
             builder.take(name).map_err(at(ViewSpecPath::Entity(number)))?;
         }
         for (number, feature) in self.features.iter().enumerate() {
-            let taken = feature.input.as_ref().map(|name| builder.take(name)).transpose();
-            taken.map_err(at(ViewSpecPath::Feature(number)))?;
+            let column = feature.input.as_ref().map(|name| builder.take(name)).transpose();
+            column.map_err(at(ViewSpecPath::Feature(number)))?;
         }
         for (number, name) in self.extra_columns.iter().enumerate() {
             builder.take(name).map_err(at(ViewSpecPath::ExtraColumn(number)))?;
         }
         // An event's partition must not depend on joined values.
         let is_joined = |name: &String| {
-            self.joins.iter().flat_map(|join| &join.columns).any(|(of, ..)| of == name)
+            self.joins
+                .iter()
+                .flat_map(|join| &join.columns)
+                .any(|(column_name, ..)| column_name == name)
         };
         let default =
             if self.entity.iter().all(is_joined) { 1 } else { source.write_logs().partitions.0 };
@@ -215,9 +218,9 @@ impl ViewSpec {
         source: &Definition,
         store: &impl Fn(&str) -> Result<Definition>,
     ) -> std::result::Result<Definition, ViewSpecError> {
-        let wanted = self.define_silent(current.store, source, store)?;
-        self.check_derivation(current, &wanted)?;
-        self.check_columns(current, &wanted)?;
+        let new_definition = self.define_silent(current.store, source, store)?;
+        self.check_derivation(current, &new_definition)?;
+        self.check_columns(current, &new_definition)?;
         let mut next = current.clone();
         if let Some(view) = next.stream.as_mut().and_then(|stream| stream.view.as_mut()) {
             view.features = self.features(current)?;
@@ -237,9 +240,9 @@ impl ViewSpec {
     fn check_derivation(
         &self,
         current: &Definition,
-        wanted: &Definition,
+        next: &Definition,
     ) -> std::result::Result<(), ViewSpecError> {
-        let (Some(was), Some(wants)) = (current.view(), wanted.view()) else {
+        let (Some(current_view), Some(next_view)) = (current.view(), next.view()) else {
             let message = "a store of this name exists and is no view; choose another name";
             return Err(invalid(ViewSpecPath::View, message));
         };
@@ -247,11 +250,11 @@ impl ViewSpec {
             view.entity.iter().filter_map(|id| view.columns.get(id).copied()).collect()
         };
         for (path, is_same) in [
-            (ViewSpecPath::Source, was.source == wants.source),
-            (ViewSpecPath::Filter, was.filter == wants.filter),
-            (ViewSpecPath::Join(0), was.joins == wants.joins),
-            (ViewSpecPath::Entity(0), origins(was) == origins(wants)),
-            (ViewSpecPath::View, current.write_logs().partitions == wanted.write_logs().partitions),
+            (ViewSpecPath::Source, current_view.source == next_view.source),
+            (ViewSpecPath::Filter, current_view.filter == next_view.filter),
+            (ViewSpecPath::Join(0), current_view.joins == next_view.joins),
+            (ViewSpecPath::Entity(0), origins(current_view) == origins(next_view)),
+            (ViewSpecPath::View, current.write_logs().partitions == next.write_logs().partitions),
         ] {
             if !is_same {
                 return Err(invalid(path, EVENTS_ARE_FIXED));
@@ -265,12 +268,12 @@ impl ViewSpec {
     fn check_columns(
         &self,
         current: &Definition,
-        wanted: &Definition,
+        next: &Definition,
     ) -> std::result::Result<(), ViewSpecError> {
         for (number, join) in self.joins.iter().enumerate() {
             let has_changed = |(name, ..): &(String, String, Option<Value>)| {
-                let (was, wants) = (origin(current, name), origin(wanted, name));
-                was.is_some() && wants.is_some() && was != wants
+                let (current_origin, next_origin) = (origin(current, name), origin(next, name));
+                current_origin.is_some() && next_origin.is_some() && current_origin != next_origin
             };
             if join.columns.iter().any(has_changed) {
                 return Err(invalid(ViewSpecPath::Join(number), EVENTS_ARE_FIXED));
@@ -290,12 +293,12 @@ impl ViewSpec {
     fn materializing(
         &self,
         mut definition: Definition,
-        was: Option<&Definition>,
+        previous: Option<&Definition>,
         store: &impl Fn(&str) -> Result<Definition>,
     ) -> std::result::Result<Definition, ViewSpecError> {
         let Some(spec) = &self.materialization else { return Ok(definition) };
-        let materialization =
-            store(&spec.store).and_then(|store| spec.materialization(&definition, was, &store));
+        let materialization = store(&spec.store)
+            .and_then(|store| spec.materialization(&definition, previous, &store));
         let materialization = materialization
             .map_err(|error| ViewSpecError { path: ViewSpecPath::Materialization, error })?;
         if let Some(view) = definition.stream.as_mut().and_then(|stream| stream.view.as_mut()) {
@@ -352,8 +355,8 @@ impl<'s> ViewBuilder<'s> {
             name.push('_');
         }
         let event_time = FieldSpec::new(name, FieldType::TIMESTAMP);
-        let (joined, fields) = (BTreeMap::new(), vec![event_time]);
-        Self { source, joined, fields, origins: vec![Origin::EventTime] }
+        let (joined_columns, fields) = (BTreeMap::new(), vec![event_time]);
+        Self { source, joined_columns, fields, origins: vec![Origin::EventTime] }
     }
 
     /// Makes the columns of a join available.
@@ -385,7 +388,7 @@ impl<'s> ViewBuilder<'s> {
                 Error::not_found("the store has no such field; describe the store for its fields")
                     .with_field(field)
             })?;
-            if self.source.field(name).is_some() || self.joined.contains_key(name) {
+            if self.source.field(name).is_some() || self.joined_columns.contains_key(name) {
                 let message = "another column has this name; choose another name";
                 return Err(Error::invalid_argument(message).with_field(name));
             }
@@ -394,7 +397,7 @@ impl<'s> ViewBuilder<'s> {
             let default = default.map_err(|error| error.with_field(name))?;
             let origin = Origin::Join { join: number, field: found.id };
             let column = Available { origin, field_type: found.field_type, default };
-            self.joined.insert(name.clone(), column);
+            self.joined_columns.insert(name.clone(), column);
         }
         let key = key.map(|column| column.id);
         Ok(Join { store: definition.store, key, is_required: spec.is_required })
@@ -412,7 +415,7 @@ impl<'s> ViewBuilder<'s> {
     }
 
     fn find(&mut self, name: &str) -> Result<Available> {
-        if let Some(found) = self.joined.remove(name) {
+        if let Some(found) = self.joined_columns.remove(name) {
             return Ok(found);
         }
         let (origin, field_type) = match self.source.field(name) {
@@ -474,8 +477,8 @@ fn check_types(source: &Definition, predicate: &Predicate<FieldId>) -> Result<()
     use super::Operand;
     let type_of = |id: &FieldId| source.field_by_id(*id).map(|column| column.field_type);
     match predicate {
-        Predicate::All(some) | Predicate::Any(some) => {
-            some.iter().try_for_each(|one| check_types(source, one))
+        Predicate::All(predicates) | Predicate::Any(predicates) => {
+            predicates.iter().try_for_each(|one| check_types(source, one))
         }
         Predicate::Not(other) => check_types(source, other),
         Predicate::IsMissing(_) => Ok(()),

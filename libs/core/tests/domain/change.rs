@@ -26,7 +26,7 @@ fn refusal(change: &Change) -> Option<ErrorCode> {
     change.check(&definition(KeyType::Bytes)).err().map(|error| error.code())
 }
 
-fn one(field: FieldId, operation: FieldOp) -> Option<ErrorCode> {
+fn field_refusal(field: FieldId, operation: FieldOp) -> Option<ErrorCode> {
     refusal(&upsert(1, b"k", vec![op(field, operation)]))
 }
 
@@ -35,23 +35,23 @@ fn operations_fit_their_types() {
     let (invalid, limit) = (Some(ErrorCode::InvalidArgument), Some(ErrorCode::LimitExceeded));
     let int = || Value::Int32(1);
     let text = || Value::String("x".to_owned());
-    assert_eq!(one(COUNT, FieldOp::Set(None)), None);
-    assert_eq!(one(COUNT, FieldOp::Remove), None);
-    assert_eq!(one(COUNT, FieldOp::Set(Some(int()))), None);
-    assert_eq!(one(COUNT, FieldOp::Set(Some(Value::Int64(1)))), invalid);
-    assert_eq!(one(COUNT, FieldOp::Increment(int())), None);
-    assert_eq!(one(NAME, FieldOp::Increment(text())), invalid);
-    assert_eq!(one(NAME, FieldOp::Max(text())), None);
-    assert_eq!(one(TAGS, FieldOp::Min(Value::List(ScalarType::Int32, vec![]))), invalid);
+    assert_eq!(field_refusal(COUNT, FieldOp::Set(None)), None);
+    assert_eq!(field_refusal(COUNT, FieldOp::Remove), None);
+    assert_eq!(field_refusal(COUNT, FieldOp::Set(Some(int()))), None);
+    assert_eq!(field_refusal(COUNT, FieldOp::Set(Some(Value::Int64(1)))), invalid);
+    assert_eq!(field_refusal(COUNT, FieldOp::Increment(int())), None);
+    assert_eq!(field_refusal(NAME, FieldOp::Increment(text())), invalid);
+    assert_eq!(field_refusal(NAME, FieldOp::Max(text())), None);
+    assert_eq!(field_refusal(TAGS, FieldOp::Min(Value::List(ScalarType::Int32, vec![]))), invalid);
     let append = |items, bound| FieldOp::ListAppend { items, bound };
-    assert_eq!(one(TAGS, append(vec![int()], 1)), None);
-    assert_eq!(one(TAGS, append(vec![text()], 1)), invalid);
-    assert_eq!(one(COUNT, append(vec![int()], 1)), invalid);
-    assert_eq!(one(TAGS, append(vec![], 0)), limit);
-    assert_eq!(one(TAGS, append(vec![], LIST_COMPONENTS_MAX as u32 + 1)), limit);
-    let many = vec![int(); LIST_COMPONENTS_MAX + 1];
-    assert_eq!(one(TAGS, FieldOp::SetRemove { items: many }), limit);
-    assert_eq!(one(FieldId(9), FieldOp::Set(None)), invalid);
+    assert_eq!(field_refusal(TAGS, append(vec![int()], 1)), None);
+    assert_eq!(field_refusal(TAGS, append(vec![text()], 1)), invalid);
+    assert_eq!(field_refusal(COUNT, append(vec![int()], 1)), invalid);
+    assert_eq!(field_refusal(TAGS, append(vec![], 0)), limit);
+    assert_eq!(field_refusal(TAGS, append(vec![], LIST_COMPONENTS_MAX as u32 + 1)), limit);
+    let items = vec![int(); LIST_COMPONENTS_MAX + 1];
+    assert_eq!(field_refusal(TAGS, FieldOp::SetRemove { items }), limit);
+    assert_eq!(field_refusal(FieldId(9), FieldOp::Set(None)), invalid);
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn verbs_and_fields_fit_together() {
     let removal = || vec![op(COUNT, FieldOp::Remove)];
     assert_eq!(refusal(&put(1, b"k", removal())), invalid);
     assert_eq!(refusal(&change(1, b"k", forebay_core::change::Verb::Delete, removal())), invalid);
-    let twice = vec![set(NAME, Value::String(String::new())), op(COUNT, FieldOp::Remove)];
-    assert_eq!(refusal(&upsert(1, b"k", twice.clone())), None);
-    assert_eq!(refusal(&upsert(1, b"k", [twice, removal()].concat())), invalid);
+    let changes = vec![set(NAME, Value::String(String::new())), op(COUNT, FieldOp::Remove)];
+    assert_eq!(refusal(&upsert(1, b"k", changes.clone())), None);
+    assert_eq!(refusal(&upsert(1, b"k", [changes, removal()].concat())), invalid);
 }
 
 #[test]

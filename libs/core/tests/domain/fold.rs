@@ -90,8 +90,8 @@ fn put_removes_the_fields_that_an_upsert_preserves() {
 #[test]
 fn removal_from_an_absent_document_makes_none_and_an_empty_upsert_does() {
     let mut replica = replica();
-    let taking = vec![op(COUNT, FieldOp::Remove), op(TAGS, FieldOp::SetRemove { items: vec![] })];
-    let effects = replica.write(10, vec![upsert(1, b"k", taking), delete(2, b"k")]);
+    let removals = vec![op(COUNT, FieldOp::Remove), op(TAGS, FieldOp::SetRemove { items: vec![] })];
+    let effects = replica.write(10, vec![upsert(1, b"k", removals), delete(2, b"k")]);
     assert!(effects.writes.is_empty());
     replica.write(10, vec![upsert(3, b"k", vec![])]);
     assert_eq!(replica.document(b"k").unwrap().cells(), []);
@@ -174,11 +174,11 @@ fn conditions_see_earlier_changes_of_their_entry() {
     assert_eq!(conditions, [ConditionOutcome::Applied, first, first, ConditionOutcome::Applied]);
     assert_eq!(replica.document(b"k").unwrap().version, Some(position(3).document_version()));
     let version = position(3).document_version();
-    let stale = position(0).document_version();
+    let stale_version = position(0).document_version();
     let effects = replica.write(
         11,
         vec![
-            when(Condition::IfVersion(stale), delete(5, b"k")),
+            when(Condition::IfVersion(stale_version), delete(5, b"k")),
             when(Condition::IfVersion(version), delete(6, b"k")),
             when(Condition::IfVersion(version), put(7, b"k", vec![])),
         ],
@@ -249,21 +249,21 @@ fn too_large_change_has_no_effect_and_its_repeat_has_none() {
     };
     let counting = |sequence| upsert(sequence, b"k", vec![op(COUNT, FieldOp::Increment(int(1)))]);
     replica.write(1, vec![upsert(1, b"k", vec![append()])]);
-    let both = || upsert(2, b"k", vec![append(), set(NAME, text("lost"))]);
-    let effects = replica.write(2, vec![both(), counting(3)]);
+    let append_and_set = || upsert(2, b"k", vec![append(), set(NAME, text("lost"))]);
+    let effects = replica.write(2, vec![append_and_set(), counting(3)]);
     assert_eq!(effects.outcomes.len(), 1);
     assert_eq!(effects.outcomes[0].condition, ConditionOutcome::TooLarge);
     assert_eq!(replica.value(b"k", NAME), None);
     assert_eq!(replica.value(b"k", COUNT), Some(int(1)));
-    assert_eq!(replica.write(3, vec![both()]).repeats, 1);
+    assert_eq!(replica.write(3, vec![append_and_set()]).repeats, 1);
 }
 
 #[test]
 fn nan_sums_have_the_same_bytes_on_every_processor() {
     let mut replica = replica();
-    let adding = |sequence, by| {
-        let by = FieldOp::Increment(Value::Float64(by));
-        upsert(sequence, b"k", vec![op(SCORE, by)])
+    let adding = |sequence, increment| {
+        let increment = FieldOp::Increment(Value::Float64(increment));
+        upsert(sequence, b"k", vec![op(SCORE, increment)])
     };
     replica.write(1, vec![adding(1, f64::INFINITY), adding(2, f64::NEG_INFINITY)]);
     let Some(Value::Float64(sum)) = replica.value(b"k", SCORE) else { panic!("no sum") };
@@ -275,8 +275,8 @@ fn first_log_header_names_the_log_and_earlier_entries_are_skipped() {
     let mut replica = replica();
     replica.state.log_id = None;
     let header = |log_id| Entry { log_id, body: EntryBody::LogHeader, ..heartbeat(V1) };
-    let early = entry(V1, vec![upsert(1, b"k", vec![set(COUNT, Value::Int64(1))])]);
-    let effects = replica.apply(1, Entry { log_id: LogId(8), ..early }).unwrap();
+    let early_entry = entry(V1, vec![upsert(1, b"k", vec![set(COUNT, Value::Int64(1))])]);
+    let effects = replica.apply(1, Entry { log_id: LogId(8), ..early_entry }).unwrap();
     assert_eq!(effects.skipped.unwrap().code(), ErrorCode::Corrupt);
     assert_eq!(replica.state.log_id, None);
     assert_eq!(replica.state.partition_time, Timestamp::MIN);
@@ -322,8 +322,8 @@ fn invalid_records_are_skipped_and_newer_records_halt_the_replica() {
     let error = replica.record(record(1, Error::upgrade_needed("format 9"))).unwrap_err();
     assert!(matches!(error, FoldError::UpgradeNeeded(_)));
     assert_eq!(replica.state, before);
-    let again = replica.record(record(0, Error::corrupt("bad frame"))).unwrap_err();
-    assert!(matches!(again, FoldError::Internal(_)));
+    let error = replica.record(record(0, Error::corrupt("bad frame"))).unwrap_err();
+    assert!(matches!(error, FoldError::Internal(_)));
 }
 
 #[test]
@@ -350,8 +350,8 @@ fn replica_awaits_an_unknown_definition_and_skips_an_impossible_version() {
     assert!(replica.apply(1, write).unwrap().drop_all);
     let impossible = heartbeat(SchemaVersion(SCHEMA_VERSION_MAX + 1));
     assert!(replica.apply(1, impossible).unwrap().skipped.is_some());
-    let without = entry(SchemaVersion(0), vec![upsert(2, b"k", vec![])]);
-    assert!(replica.apply(1, without).unwrap().skipped.is_some());
+    let unversioned_entry = entry(SchemaVersion(0), vec![upsert(2, b"k", vec![])]);
+    assert!(replica.apply(1, unversioned_entry).unwrap().skipped.is_some());
 }
 
 /// Proves that a replica which restarts with fewer definitions than its rows need waits for them.
@@ -408,11 +408,11 @@ fn late_entry_is_decoded_by_its_schema_and_written_by_the_newest() {
     let fields = vec![set(NAME, text("late")), op(COUNT, FieldOp::Increment(int(5)))];
     let late = entry(V1, vec![upsert(2, b"k", fields)]);
     assert_eq!(replica.apply(3, late).unwrap().skipped, None);
-    let again = next.field("name").unwrap().id;
-    assert_ne!(again, NAME);
+    let new_id = next.field("name").unwrap().id;
+    assert_ne!(new_id, NAME);
     assert_eq!(replica.value(b"k", COUNT), Some(Value::Int64(6)));
     assert_eq!(replica.value(b"k", NAME), None);
-    assert_eq!(replica.value(b"k", again), None);
+    assert_eq!(replica.value(b"k", new_id), None);
     let narrow = entry(next.version, vec![upsert(3, b"k", vec![set(COUNT, int(1))])]);
     assert!(replica.apply(4, narrow).unwrap().skipped.is_some());
 }
@@ -454,11 +454,11 @@ fn document_contains_its_declared_partition_key() {
     assert_eq!(replica.value(key.as_bytes(), tenant), Some(Value::Int64(7)));
     let sets = upsert(2, key.as_bytes(), vec![set(tenant, Value::Int64(7))]);
     assert!(replica.apply(1, entry(V1, vec![sets])).unwrap().skipped.is_some());
-    let short = upsert(3, b"\x02\0\0\0xyk", vec![]);
-    assert!(replica.apply(1, entry(V1, vec![short])).unwrap().skipped.is_some());
+    let short_key_change = upsert(3, b"\x02\0\0\0xyk", vec![]);
+    assert!(replica.apply(1, entry(V1, vec![short_key_change])).unwrap().skipped.is_some());
 }
 
-fn copied(
+fn copied_entry(
     position: u64,
     previous: Option<u64>,
     changes: Vec<forebay_core::change::Change>,
@@ -479,13 +479,13 @@ fn copied_entries_apply_only_in_their_chain_with_their_append_time() {
     let mut replica = replica();
     let counting =
         |sequence| vec![upsert(sequence, b"k", vec![op(COUNT, FieldOp::Increment(int(1)))])];
-    assert!(replica.apply(900, copied(5, None, counting(1))).unwrap().skipped.is_none());
+    assert!(replica.apply(900, copied_entry(5, None, counting(1))).unwrap().skipped.is_none());
     assert_eq!(replica.state.partition_time, Timestamp::from_micros(5));
     assert_eq!(replica.state.position.offset, Offset(5));
-    assert!(replica.apply(900, copied(5, None, counting(1))).unwrap().skipped.is_some());
-    assert!(replica.apply(900, copied(9, Some(8), counting(3))).unwrap().skipped.is_some());
-    assert!(replica.apply(900, copied(8, Some(5), counting(2))).unwrap().skipped.is_none());
-    assert!(replica.apply(900, copied(9, Some(8), counting(3))).unwrap().skipped.is_none());
+    assert!(replica.apply(900, copied_entry(5, None, counting(1))).unwrap().skipped.is_some());
+    assert!(replica.apply(900, copied_entry(9, Some(8), counting(3))).unwrap().skipped.is_some());
+    assert!(replica.apply(900, copied_entry(8, Some(5), counting(2))).unwrap().skipped.is_none());
+    assert!(replica.apply(900, copied_entry(9, Some(8), counting(3))).unwrap().skipped.is_none());
     assert_eq!(replica.value(b"k", COUNT), Some(int(3)));
 }
 
@@ -494,9 +494,9 @@ fn copied_entries_apply_only_in_their_chain_with_their_append_time() {
 #[test]
 fn refused_copy_does_not_block_later_copies() {
     let mut replica = replica();
-    let refused = vec![upsert(1, b"k", vec![set(COUNT, text("no int"))])];
-    assert!(replica.apply(1, copied(5, None, refused)).unwrap().skipped.is_some());
-    let next = copied(6, Some(5), vec![upsert(2, b"k", vec![set(COUNT, int(1))])]);
+    let refused_changes = vec![upsert(1, b"k", vec![set(COUNT, text("no int"))])];
+    assert!(replica.apply(1, copied_entry(5, None, refused_changes)).unwrap().skipped.is_some());
+    let next = copied_entry(6, Some(5), vec![upsert(2, b"k", vec![set(COUNT, int(1))])]);
     assert_eq!(replica.apply(1, next).unwrap().skipped, None);
     assert_eq!(replica.value(b"k", COUNT), Some(int(1)));
 }

@@ -50,7 +50,7 @@ struct Scribe {
     sequences: BTreeMap<ClientId, u64>,
     sent: Vec<(ClientId, Change)>,
     now: i64,
-    copied: Option<Position>,
+    copied_position: Option<Position>,
 }
 
 impl Scribe {
@@ -83,7 +83,7 @@ impl Scribe {
             sequences: BTreeMap::new(),
             sent: Vec::new(),
             now: 1_000_000,
-            copied: None,
+            copied_position: None,
         }
     }
 
@@ -125,21 +125,21 @@ impl Scribe {
         if self.dice.chance(10) {
             entry.source = Some(self.source());
         }
-        let wrong = if self.dice.chance(12) { self.spoil(&mut entry, &definition) } else { None };
-        if wrong == Some("garbage") {
-            return (GeneratedRecord { append_time, entry: Err(Error::corrupt("garbage")) }, wrong);
+        let fault = if self.dice.chance(12) { self.spoil(&mut entry, &definition) } else { None };
+        if fault == Some("garbage") {
+            return (GeneratedRecord { append_time, entry: Err(Error::corrupt("garbage")) }, fault);
         }
         // A copied entry that is refused for its changes advances the chain; an entry that is
         // refused for its log or its position in the chain does not.
-        let chained = !matches!(wrong, Some("log" | "control" | "version" | "chain"));
+        let chained = !matches!(fault, Some("log" | "control" | "version" | "chain"));
         if let Some(source) = entry.source.filter(|_| chained) {
-            self.copied = Some(source.position);
+            self.copied_position = Some(source.position);
         }
-        (GeneratedRecord { append_time, entry: Ok(entry) }, wrong)
+        (GeneratedRecord { append_time, entry: Ok(entry) }, fault)
     }
 
     fn source(&mut self) -> Source {
-        let offset = self.copied.map_or(0, |position| position.offset.0);
+        let offset = self.copied_position.map_or(0, |position| position.offset.0);
         let position = Position {
             epoch: Epoch(0),
             offset: Offset(offset + 1 + self.dice.below(3) as u64),
@@ -149,7 +149,7 @@ impl Scribe {
         Source {
             partition: PartitionId(2),
             position,
-            previous: self.copied,
+            previous: self.copied_position,
             append_time,
             is_forwarded: false,
         }
@@ -168,9 +168,10 @@ impl Scribe {
     }
 
     fn change(&mut self, client: ClientId, definition: &Definition, model: &Model) -> Change {
-        let mine: Vec<_> = self.sent.iter().filter(|(sender, _)| *sender == client).collect();
-        if !mine.is_empty() && self.dice.chance(12) {
-            let (_, sent) = (*self.dice.pick(&mine)).clone();
+        let client_changes: Vec<_> =
+            self.sent.iter().filter(|(sender, _)| *sender == client).collect();
+        if !client_changes.is_empty() && self.dice.chance(12) {
+            let (_, sent) = (*self.dice.pick(&client_changes)).clone();
             if sent.check(definition).is_ok() {
                 return sent;
             }
@@ -228,9 +229,9 @@ impl Scribe {
                 Some("field")
             }
             (6, Some(change)) => {
-                let field = change.fields.iter_mut().find(|asked| {
+                let field = change.fields.iter_mut().find(|field_change| {
                     definition
-                        .field_by_id(asked.field)
+                        .field_by_id(field_change.field)
                         .is_some_and(|field| !matches!(field.field_type, FieldType::Vector(..)))
                 })?;
                 let value = Value::VectorI8(vec![1; 99]);
@@ -263,20 +264,21 @@ fn draw_key(dice: &mut SeededRng, definition: &Definition) -> (Key, PartitionId)
 /// nothing.
 fn apply(
     replica: &mut Replica,
-    generated: &GeneratedRecord,
+    generated_record: &GeneratedRecord,
     definitions: &[Definition],
 ) -> FoldEffects {
     loop {
         let before = replica.state.clone();
         let offset = replica.state.offset_applied;
-        match replica.record(generated.record(offset)) {
+        match replica.record(generated_record.record(offset)) {
             Ok(effects) => return effects,
             Err(FoldError::NeedsDefinition(version)) => {
                 assert_eq!(replica.state, before);
-                let known = replica.definition().version;
-                assert!(version > known, "{version} was told already");
-                let missing = definitions.iter().filter(|definition| definition.version > known);
-                missing
+                let known_version = replica.definition().version;
+                assert!(version > known_version, "{version} was told already");
+                let missing_definitions =
+                    definitions.iter().filter(|definition| definition.version > known_version);
+                missing_definitions
                     .take_while(|next| next.version <= version)
                     .for_each(|next| replica.define(next));
             }
@@ -288,8 +290,8 @@ fn apply(
 fn check_documents(replica: &Replica, model: &Model) {
     let mut expected = model.documents().clone();
     for key in replica.rows.0.keys() {
-        let stored = replica.document(key).unwrap();
-        let found = model.meaning(&stored);
+        let document = replica.document(key).unwrap();
+        let found = model.meaning(&document);
         assert_eq!(found, expected.remove(&Key::from_identity_bytes(key)));
     }
     assert!(expected.is_empty(), "documents without a row: {expected:?}");
@@ -298,16 +300,16 @@ fn check_documents(replica: &Replica, model: &Model) {
 fn count(
     counts: &mut Counts,
     effects: &FoldEffects,
-    wrong: Option<&'static str>,
-    generated: &GeneratedRecord,
+    fault: Option<&'static str>,
+    generated_record: &GeneratedRecord,
 ) {
-    let mut add = |kind, by| *counts.entry(kind).or_default() += by;
-    add(wrong.unwrap_or("sound"), 1);
+    let mut add = |kind, amount| *counts.entry(kind).or_default() += amount;
+    add(fault.unwrap_or("sound"), 1);
     add("repeats", effects.repeats);
     add("drop-alls", u64::from(effects.drop_all));
     add("deletes", effects.writes.iter().filter(|(_, row)| row.is_none()).count() as u64);
     add("writes", effects.writes.iter().filter(|(_, row)| row.is_some()).count() as u64);
-    let changes = generated.entry.as_ref().map_or(0, Entry::change_count);
+    let changes = generated_record.entry.as_ref().map_or(0, Entry::change_count);
     add("changes", changes as u64);
     for outcome in &effects.outcomes {
         add(
@@ -315,7 +317,8 @@ fn count(
             1,
         );
     }
-    let Ok(Entry { body: EntryBody::Changes(batches), source, .. }) = &generated.entry else {
+    let Ok(Entry { body: EntryBody::Changes(batches), source, .. }) = &generated_record.entry
+    else {
         return;
     };
     add("copies", u64::from(source.is_some()));
@@ -343,21 +346,21 @@ fn run(
     let mut log = Vec::new();
     let mut next = (header, None);
     for _ in 0..RECORDS {
-        let (generated, wrong) = next;
+        let (generated_record, fault) = next;
         scribe.definitions.iter().for_each(|definition| model.define(definition.clone()));
         let offset = replica.state.offset_applied;
-        let effects = apply(&mut replica, &generated, &scribe.definitions);
-        assert_eq!(effects.skipped.is_some(), wrong.is_some(), "{wrong:?}: {:?}", effects.skipped);
-        if let Ok(entry) = &generated.entry {
-            let expected = model.apply(offset, generated.append_time, entry);
+        let effects = apply(&mut replica, &generated_record, &scribe.definitions);
+        assert_eq!(effects.skipped.is_some(), fault.is_some(), "{fault:?}: {:?}", effects.skipped);
+        if let Ok(entry) = &generated_record.entry {
+            let expected = model.apply(offset, generated_record.append_time, entry);
             assert_eq!(effects.skipped.is_some(), expected.skipped);
             assert_eq!(effects.repeats, expected.repeats);
             assert_eq!(effects.outcomes, expected.outcomes);
         }
         check_documents(&replica, &model);
         assert_eq!(replica.state.partition_time, model.partition_time());
-        count(counts, &effects, wrong, &generated);
-        log.push((generated, effects));
+        count(counts, &effects, fault, &generated_record);
+        log.push((generated_record, effects));
         next = scribe.next(&model);
     }
     (log, scribe.definitions, replica)
@@ -365,7 +368,7 @@ fn run(
 
 /// Returns a state as a checkpoint restores it: each part separately, de-duplication window by
 /// window.
-fn restored(state: &PartitionState) -> PartitionState {
+fn restore(state: &PartitionState) -> PartitionState {
     let mut dedup = Dedup::default();
     for (client, window) in state.dedup.windows().into_iter().rev() {
         dedup.restore(client, window.clone());
@@ -377,18 +380,26 @@ fn restored(state: &PartitionState) -> PartitionState {
 fn fold_agrees_with_the_model_at_any_restart_point() {
     let mut counts = Counts::new();
     for seed in 0..SEEDS {
-        let (log, definitions, whole) = run_or_name(seed, &mut counts);
+        let (log, definitions, whole_replica) = run_or_name(seed, &mut counts);
         let dice = &mut SeededRng::new(!seed);
-        let mut cut = Replica::new(&definitions[0]);
-        for (generated, effects) in &log {
+        let mut restarted_replica = Replica::new(&definitions[0]);
+        for (generated_record, effects) in &log {
             if dice.chance(20) {
-                let versions = cut.versions.clone();
-                cut = Replica { state: restored(&cut.state), rows: cut.rows.clone(), versions };
+                let versions = restarted_replica.versions.clone();
+                restarted_replica = Replica {
+                    state: restore(&restarted_replica.state),
+                    rows: restarted_replica.rows.clone(),
+                    versions,
+                };
             }
-            assert_eq!(&apply(&mut cut, generated, &definitions), effects, "seed {seed}");
+            assert_eq!(
+                &apply(&mut restarted_replica, generated_record, &definitions),
+                effects,
+                "seed {seed}"
+            );
         }
-        assert_eq!(cut.state, whole.state, "seed {seed}");
-        assert_eq!(cut.rows, whole.rows, "seed {seed}");
+        assert_eq!(restarted_replica.state, whole_replica.state, "seed {seed}");
+        assert_eq!(restarted_replica.rows, whole_replica.rows, "seed {seed}");
     }
     let kinds = [
         "sound",

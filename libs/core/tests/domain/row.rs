@@ -15,8 +15,8 @@ use forebay_testkit::random::SeededRng;
 const SEEDS: u64 = 1_500;
 
 /// Returns whether two documents are equal, with NaNs compared by their bits.
-fn same(one: &Document, other: &Document) -> bool {
-    ModelDocument::from(one) == ModelDocument::from(other)
+fn is_same(document: &Document, other: &Document) -> bool {
+    ModelDocument::from(document) == ModelDocument::from(other)
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn documents_round_trip_through_rows() {
         let layout = Layout::of(&definition);
         let document = dice.document(&definition);
         let bytes = document.encode(&layout).unwrap();
-        let back = Document::decode(&bytes, &layout).unwrap();
-        assert!(same(&document, &back), "seed {seed}: {document:?} became {back:?}");
-        assert_eq!(back.encode(&layout).unwrap(), bytes, "seed {seed}");
+        let decoded = Document::decode(&bytes, &layout).unwrap();
+        assert!(is_same(&document, &decoded), "seed {seed}: {document:?} became {decoded:?}");
+        assert_eq!(decoded.encode(&layout).unwrap(), bytes, "seed {seed}");
     }
 }
 
@@ -55,8 +55,8 @@ fn rows_answer_in_place_like_their_document() {
             assert_eq!(row.presence(slot).unwrap(), presence, "seed {seed}");
             let expires_at = cell.and_then(|cell| cell.expires_at);
             assert_eq!(row.field_expires_at(slot.field), expires_at, "seed {seed}");
-            let ended = [document.expires_at, expires_at].iter().flatten().any(|at| *at <= now);
-            let now_presence = if ended { Presence::Absent } else { presence };
+            let has_ended = [document.expires_at, expires_at].iter().flatten().any(|at| *at <= now);
+            let now_presence = if has_ended { Presence::Absent } else { presence };
             assert_eq!(row.presence_at(slot, now).unwrap(), now_presence, "seed {seed}");
             let mut expected = Vec::new();
             if let Some(value) = document.value(slot.field) {
@@ -89,21 +89,21 @@ fn set_row_version_replaces_only_an_existing_version() {
 /// Reads everything that a row offers, whatever its bytes.
 fn read_all(bytes: &[u8], layout: &Layout) -> Result<(), Error> {
     let row = Row::new(bytes, layout)?;
-    let inside = bytes.as_ptr_range();
+    let row_range = bytes.as_ptr_range();
     let _ = (row.expires_at(), row.version());
     for slot in layout.slots() {
         row.field_expires_at(slot.field);
         let _ = row.presence_at(slot, Timestamp::from_micros(5));
         let value = row.bytes(slot)?.as_ptr_range();
-        assert!(value.start >= inside.start && value.end <= inside.end);
+        assert!(value.start >= row_range.start && value.end <= row_range.end);
     }
     Document::decode(bytes, layout).map(|_| ())
 }
 
 fn check_refusal(result: Result<(), Error>, seed: u64) {
     if let Err(error) = result {
-        let known = [ErrorCode::Corrupt, ErrorCode::UpgradeNeeded, ErrorCode::LimitExceeded];
-        assert!(known.contains(&error.code()), "seed {seed}: {error}");
+        let codes = [ErrorCode::Corrupt, ErrorCode::UpgradeNeeded, ErrorCode::LimitExceeded];
+        assert!(codes.contains(&error.code()), "seed {seed}: {error}");
     }
 }
 
@@ -152,8 +152,8 @@ fn truncated_row_is_refused_or_decodes_to_another_row() {
     let definition = dice.definition(24);
     let layout = Layout::of(&definition);
     let bytes = dice.document(&definition).encode(&layout).unwrap();
-    for cut in 0..bytes.len() {
-        check_refusal(read_all(&bytes[..cut], &layout), 7);
+    for length in 0..bytes.len() {
+        check_refusal(read_all(&bytes[..length], &layout), 7);
     }
     assert_eq!(read_all(&bytes[..2], &layout).unwrap_err().code(), ErrorCode::Corrupt);
 }
@@ -171,7 +171,7 @@ fn row_without_fields_is_its_header() {
     let layout = Layout::of(&definition_of(&[]));
     let bytes = Document::default().encode(&layout).unwrap();
     assert_eq!(bytes, [1, 0, 0]);
-    assert!(same(&Document::decode(&bytes, &layout).unwrap(), &Document::default()));
+    assert!(is_same(&Document::decode(&bytes, &layout).unwrap(), &Document::default()));
     assert_eq!(Row::new(&[1, 0, 0, 9], &layout).unwrap_err().code(), ErrorCode::Corrupt);
 }
 

@@ -22,7 +22,7 @@ fn users() -> Definition {
     spec.field("name", TEXT).define(StoreId(1)).unwrap()
 }
 
-fn refused(definition: &Definition, alteration: Alteration) -> ErrorCode {
+fn refusal_code(definition: &Definition, alteration: Alteration) -> ErrorCode {
     definition.altered(&[alteration]).unwrap_err().code()
 }
 
@@ -47,8 +47,8 @@ fn specification_without_a_count_has_eight_partitions() {
     ];
     for spec in specs {
         assert_eq!(spec.define(StoreId(1)).unwrap().partitions, PartitionCount(8));
-        let one = spec.partitions(1).define(StoreId(1)).unwrap();
-        assert_eq!(one.partitions, PartitionCount(1));
+        let definition = spec.partitions(1).define(StoreId(1)).unwrap();
+        assert_eq!(definition.partitions, PartitionCount(1));
     }
 }
 
@@ -66,17 +66,17 @@ fn schema_invariants_hold_for_any_history() {
             catalog.apply(ControlRecord::Define(Box::new(definition.clone())))
         };
         assert_eq!(define(&mut catalog, &versions[0]), ControlEffect::Applied);
-        let mut ever: BTreeMap<FieldId, FieldType> = BTreeMap::new();
+        let mut types_ever: BTreeMap<FieldId, FieldType> = BTreeMap::new();
         for _ in 0..25 {
             let last = versions.last().unwrap();
-            ever.extend(last.fields.iter().map(|field| (field.id, field.field_type)));
+            types_ever.extend(last.fields.iter().map(|field| (field.id, field.field_type)));
             let Ok(next) = last.altered(&[dice.alteration(last)]) else { continue };
             accepted += 1;
             assert_eq!(next.check(), Ok(()), "seed {seed}");
             assert_eq!(next.check_follows(last), Ok(()), "seed {seed}");
             for field in &next.fields {
                 assert!(!next.retired.contains(&field.id), "seed {seed}");
-                match ever.get(&field.id) {
+                match types_ever.get(&field.id) {
                     Some(before) if *before == field.field_type => {}
                     Some(before) => assert!(before.widens_to(field.field_type), "seed {seed}"),
                     None => assert!(field.id >= last.next_field_id, "seed {seed}"),
@@ -85,8 +85,12 @@ fn schema_invariants_hold_for_any_history() {
                     assert_eq!(next.field(name).unwrap().id, field.id, "seed {seed}");
                 }
             }
-            let gone = last.fields.iter().filter(|field| next.field_by_id(field.id).is_none());
-            assert!(gone.clone().all(|field| next.retired.contains(&field.id)), "seed {seed}");
+            let dropped_fields =
+                last.fields.iter().filter(|field| next.field_by_id(field.id).is_none());
+            assert!(
+                dropped_fields.clone().all(|field| next.retired.contains(&field.id)),
+                "seed {seed}"
+            );
             assert_eq!(define(&mut catalog, &next), ControlEffect::Applied, "seed {seed}");
             assert_eq!(define(&mut catalog, &next), ControlEffect::Superseded, "seed {seed}");
             versions.push(next);
@@ -106,8 +110,8 @@ fn check_old_rows(dice: &mut SeededRng, versions: &[Definition], seed: u64) {
         let document = dice.document(old);
         let row = document.encode(&old_layout).unwrap();
         let read = Document::decode(&row, &old_layout).unwrap();
-        let again = Document::decode(&read.encode(&layout).unwrap(), &layout).unwrap();
-        for cell in again.cells() {
+        let reencoded = Document::decode(&read.encode(&layout).unwrap(), &layout).unwrap();
+        for cell in reencoded.cells() {
             assert!(old.field_by_id(cell.field).is_some(), "seed {seed}");
         }
         for field in &old.fields {
@@ -119,7 +123,7 @@ fn check_old_rows(dice: &mut SeededRng, versions: &[Definition], seed: u64) {
             let Some(now) = newest.field_by_id(field.id) else { continue };
             let expected =
                 read.value(field.id).map(|value| value.clone().widened_to(now.field_type));
-            let found = again.value(field.id).cloned();
+            let found = reencoded.value(field.id).cloned();
             assert_eq!(format!("{found:?}"), format!("{expected:?}"), "seed {seed}");
         }
     }
@@ -127,17 +131,17 @@ fn check_old_rows(dice: &mut SeededRng, versions: &[Definition], seed: u64) {
 
 #[test]
 fn renamed_field_answers_to_both_names_until_it_is_dropped() {
-    let renamed = users().altered(&[rename("age", "years")]).unwrap();
+    let renamed_users = users().altered(&[rename("age", "years")]).unwrap();
     let id = users().field("age").unwrap().id;
-    assert_eq!(renamed.field("age").unwrap().id, id);
-    assert_eq!(renamed.field("years").unwrap().id, id);
-    assert_eq!(refused(&renamed, add("age")), ErrorCode::InvalidArgument);
-    assert_eq!(refused(&renamed, rename("name", "age")), ErrorCode::InvalidArgument);
-    let back = renamed.altered(&[rename("age", "age")]).unwrap();
-    assert_eq!(back.field("age").unwrap().aliases, ["years"]);
-    let dropped = renamed.altered(&[drop_field("age"), add("age")]).unwrap();
-    assert_eq!(dropped.field("age").unwrap().id, FieldId(3));
-    assert_eq!(dropped.field("years"), None);
+    assert_eq!(renamed_users.field("age").unwrap().id, id);
+    assert_eq!(renamed_users.field("years").unwrap().id, id);
+    assert_eq!(refusal_code(&renamed_users, add("age")), ErrorCode::InvalidArgument);
+    assert_eq!(refusal_code(&renamed_users, rename("name", "age")), ErrorCode::InvalidArgument);
+    let renamed_back = renamed_users.altered(&[rename("age", "age")]).unwrap();
+    assert_eq!(renamed_back.field("age").unwrap().aliases, ["years"]);
+    let dropped_and_added = renamed_users.altered(&[drop_field("age"), add("age")]).unwrap();
+    assert_eq!(dropped_and_added.field("age").unwrap().id, FieldId(3));
+    assert_eq!(dropped_and_added.field("years"), None);
 }
 
 #[test]
@@ -145,10 +149,10 @@ fn only_lossless_widenings_are_accepted() {
     let widen = |to| Alteration::WidenField { name: "age".to_owned(), to };
     assert_eq!(users().altered(&[widen(INT64)]).unwrap().field("age").unwrap().field_type, INT64);
     for to in [INT32, TEXT, FieldType::FLOAT32, FieldType::List(ScalarType::Int64)] {
-        assert_eq!(refused(&users(), widen(to)), ErrorCode::InvalidArgument, "{to}");
+        assert_eq!(refusal_code(&users(), widen(to)), ErrorCode::InvalidArgument, "{to}");
     }
-    let missing = Alteration::WidenField { name: "none".to_owned(), to: INT64 };
-    assert_eq!(refused(&users(), missing), ErrorCode::NotFound);
+    let alteration = Alteration::WidenField { name: "none".to_owned(), to: INT64 };
+    assert_eq!(refusal_code(&users(), alteration), ErrorCode::NotFound);
 }
 
 #[test]
@@ -162,8 +166,8 @@ fn widened_field_widens_its_default() {
 
 #[test]
 fn alterations_apply_atomically() {
-    let refused = users().altered(&[add("city"), add("city")]).unwrap_err();
-    assert_eq!(refused.context().field.as_deref(), Some("city"));
+    let error = users().altered(&[add("city"), add("city")]).unwrap_err();
+    assert_eq!(error.context().field.as_deref(), Some("city"));
     let prefix = Alteration::DropFieldsByPrefix("a".to_owned());
     let next = users().altered(&[add("area"), prefix]).unwrap();
     assert_eq!(next.fields.len(), 1);
@@ -175,9 +179,9 @@ fn partition_key_is_a_plain_field_that_cannot_be_dropped() {
     let mut spec = StoreSpec::documents("carts", KeyType::String).partitions(4).field("user", TEXT);
     spec.partition_key = Some("user".to_owned());
     let definition = spec.define(StoreId(1)).unwrap();
-    assert_eq!(refused(&definition, drop_field("user")), ErrorCode::InvalidArgument);
+    assert_eq!(refusal_code(&definition, drop_field("user")), ErrorCode::InvalidArgument);
     let prefix = Alteration::DropFieldsByPrefix(String::new());
-    assert_eq!(refused(&definition, prefix), ErrorCode::InvalidArgument);
+    assert_eq!(refusal_code(&definition, prefix), ErrorCode::InvalidArgument);
     spec.partition_key = Some("nobody".to_owned());
     assert_eq!(spec.define(StoreId(1)).unwrap_err().code(), ErrorCode::InvalidArgument);
     spec.partition_key = Some("score".to_owned());
@@ -189,7 +193,7 @@ fn partition_key_is_a_plain_field_that_cannot_be_dropped() {
 fn key_value_store_cannot_add_or_drop_fields() {
     let definition =
         StoreSpec::key_value("kv", KeyType::Bytes).partitions(1).define(StoreId(1)).unwrap();
-    assert_eq!(refused(&definition, add("more")), ErrorCode::InvalidArgument);
+    assert_eq!(refusal_code(&definition, add("more")), ErrorCode::InvalidArgument);
     assert!(definition.altered(&[Alteration::DropAll]).is_ok());
     let mut spec = StoreSpec::documents("kv", KeyType::Bytes).partitions(1);
     spec.key_value = true;
@@ -201,7 +205,7 @@ fn key_value_store_cannot_add_or_drop_fields() {
 /// Proves that each broken definition that a decoder may produce is refused without a panic.
 #[test]
 fn broken_definitions_are_refused() {
-    let broken: &[fn(&mut Definition)] = &[
+    let edits: &[fn(&mut Definition)] = &[
         |it| it.store = StoreId(0),
         |it| it.name = String::new(),
         |it| it.name = "n".repeat(256),
@@ -231,7 +235,7 @@ fn broken_definitions_are_refused() {
         |it| it.key_value = true,
     ];
     assert_eq!(users().check(), Ok(()));
-    for (number, breaks) in broken.iter().enumerate() {
+    for (number, breaks) in edits.iter().enumerate() {
         let mut definition = users();
         breaks(&mut definition);
         assert!(definition.check().is_err(), "broken definition {number} was taken");
@@ -245,7 +249,7 @@ fn broken_definitions_are_refused() {
 fn invalid_successor_definitions_are_refused() {
     let previous = users().altered(&[drop_field("name")]).unwrap();
     let next = previous.altered(&[add("city")]).unwrap();
-    let broken: &[fn(&mut Definition)] = &[
+    let edits: &[fn(&mut Definition)] = &[
         |it| it.name = "people".to_owned(),
         |it| it.key_type = KeyType::Bytes,
         |it| it.partitions = PartitionCount(8),
@@ -258,15 +262,15 @@ fn invalid_successor_definitions_are_refused() {
         |it| it.fields[1].id = FieldId(2),
     ];
     assert_eq!(next.check_follows(&previous), Ok(()));
-    for (number, breaks) in broken.iter().enumerate() {
+    for (number, breaks) in edits.iter().enumerate() {
         let mut definition = next.clone();
         breaks(&mut definition);
         assert!(definition.check_follows(&previous).is_err(), "definition {number} was taken");
     }
-    let dropped = previous.altered(&[Alteration::DropAll]).unwrap();
-    let mut taken_back = dropped.altered(&[add("city")]).unwrap();
+    let dropped_all = previous.altered(&[Alteration::DropAll]).unwrap();
+    let mut taken_back = dropped_all.altered(&[add("city")]).unwrap();
     taken_back.drop_all_count = 0;
-    assert!(taken_back.check_follows(&dropped).is_err());
+    assert!(taken_back.check_follows(&dropped_all).is_err());
 }
 
 #[test]
@@ -274,16 +278,16 @@ fn schema_limits_are_enforced() {
     let mut full = users();
     full.version = SchemaVersion(SCHEMA_VERSION_MAX);
     let options = Alteration::SetOptions(StoreOptions::default());
-    assert_eq!(refused(&full, options), ErrorCode::LimitExceeded);
+    assert_eq!(refusal_code(&full, options), ErrorCode::LimitExceeded);
     let mut full = users();
     full.next_field_id = FieldId(FIELD_ID_MAX + 1);
-    assert_eq!(refused(&full, add("one-more")), ErrorCode::LimitExceeded);
+    assert_eq!(refusal_code(&full, add("one-more")), ErrorCode::LimitExceeded);
     let mut full = users();
     full.drop_all_count = u32::MAX;
-    assert_eq!(refused(&full, Alteration::DropAll), ErrorCode::LimitExceeded);
-    let many: Vec<_> = (0..FIELDS_MAX).map(|n| add(&format!("f{n}"))).collect();
-    assert_eq!(users().altered(&many).unwrap_err().code(), ErrorCode::LimitExceeded);
-    assert!(users().altered(&many[2..]).is_ok());
+    assert_eq!(refusal_code(&full, Alteration::DropAll), ErrorCode::LimitExceeded);
+    let alterations: Vec<_> = (0..FIELDS_MAX).map(|n| add(&format!("f{n}"))).collect();
+    assert_eq!(users().altered(&alterations).unwrap_err().code(), ErrorCode::LimitExceeded);
+    assert!(users().altered(&alterations[2..]).is_ok());
     let mut wide = FieldSpec::new("wide", FieldType::Vector(VectorType::F32, 65_535));
     let wides: Vec<_> = (0..200)
         .map(|n| {

@@ -28,7 +28,7 @@ fn key(name: &str, order: KeyOrder, partition: &[u8], primary: &[u8]) -> ShardKe
     ShardKeyVector {
         name: name.to_owned(),
         key_type: order.primary.name().to_owned(),
-        partition_key_type: order.partition.map(|of| of.name().to_owned()),
+        partition_key_type: order.partition.map(|key_type| key_type.name().to_owned()),
         identity_hex: hex::encode(identity.as_bytes()),
         stored_hex: hex::encode(order.stored(identity.as_bytes()).unwrap()),
     }
@@ -91,7 +91,7 @@ fn state() -> PartitionState {
     state
 }
 
-fn skipped() -> Error {
+fn skip_error() -> Error {
     Error::corrupt("the entry's checksum is wrong")
 }
 
@@ -111,7 +111,7 @@ fn rows() -> Vec<ShardRowVector> {
         clients,
         outcomes,
         sources: vec![PartitionId(6)],
-        skipped: Some(skipped()),
+        skipped: Some(skip_error()),
         ..FoldEffects::default()
     };
     let follow_state = FollowState {
@@ -163,34 +163,36 @@ fn vectors() -> ShardVectors {
 #[test]
 fn shard_rows_match_the_golden_vectors() {
     check("shard.json", &vectors(), COMMAND);
-    let held: ShardVectors = read("shard.json");
-    for vector in &held.keys {
+    let vectors: ShardVectors = read("shard.json");
+    for vector in &vectors.keys {
         let partition = vector.partition_key_type.as_deref().and_then(KeyType::named);
         let order = KeyOrder { primary: KeyType::named(&vector.key_type).unwrap(), partition };
         let identity = order.identity(&hex::decode(&vector.stored_hex).unwrap()).unwrap();
         assert_eq!(hex::encode(identity.as_bytes()), vector.identity_hex, "{}", vector.name);
     }
-    let same = |one: &ShardKeyVector, other: &ShardKeyVector| {
+    let has_same_types = |one: &ShardKeyVector, other: &ShardKeyVector| {
         (&one.key_type, &one.partition_key_type) == (&other.key_type, &other.partition_key_type)
     };
-    for pair in held.keys.windows(2).filter(|pair| same(&pair[0], &pair[1])) {
+    for pair in vectors.keys.windows(2).filter(|pair| has_same_types(&pair[0], &pair[1])) {
         assert!(pair[0].stored_hex < pair[1].stored_hex, "{} is in order", pair[1].name);
     }
-    let head = held.state.iter().find(|row| row.name == "head").unwrap();
-    let mut restored = Head::decode(&hex::decode(&head.row_hex).unwrap()).unwrap().into_restored();
-    for row in &held.state {
-        restored
+    let head = vectors.state.iter().find(|row| row.name == "head").unwrap();
+    let mut restored_state =
+        Head::decode(&hex::decode(&head.row_hex).unwrap()).unwrap().into_restored();
+    for row in &vectors.state {
+        restored_state
             .take_row(&hex::decode(&row.key_hex).unwrap(), &hex::decode(&row.row_hex).unwrap())
             .unwrap();
     }
-    assert_eq!(restored.state, state());
-    assert_eq!(restored.next_outcome, 9);
-    let told =
-        |sequence| restored.outcomes.get(ClientId(0xabc), Sequence(sequence)).unwrap().condition;
-    assert_eq!(told(9), ConditionOutcome::ConditionFailed(Some(DocumentVersion(77))));
-    assert_eq!(told(10), ConditionOutcome::TooLarge);
-    let skipped = SkippedRecord { log_id: Some(LogId(0xf00d)), reason: skipped() };
-    assert_eq!(restored.skipped, BTreeMap::from([(Offset(41), skipped)]));
+    assert_eq!(restored_state.state, state());
+    assert_eq!(restored_state.next_outcome, 9);
+    let outcome_of = |sequence| {
+        restored_state.outcomes.get(ClientId(0xabc), Sequence(sequence)).unwrap().condition
+    };
+    assert_eq!(outcome_of(9), ConditionOutcome::ConditionFailed(Some(DocumentVersion(77))));
+    assert_eq!(outcome_of(10), ConditionOutcome::TooLarge);
+    let skipped = SkippedRecord { log_id: Some(LogId(0xf00d)), reason: skip_error() };
+    assert_eq!(restored_state.skipped, BTreeMap::from([(Offset(41), skipped)]));
 }
 
 #[test]
@@ -199,10 +201,13 @@ fn oldest_outcomes_are_deleted() {
     let outcome =
         Outcome { client, sequence, position: position(1), condition: ConditionOutcome::Applied };
     let effects = FoldEffects { outcomes: vec![outcome; 2], ..FoldEffects::default() };
-    let mut deleted = Vec::new();
+    let mut deleted_keys = Vec::new();
     let next = OUTCOMES_KEPT as u64 - 1;
     let next = write_changed(&effects, &state(), FollowState::default(), next, |key, row| {
-        deleted.extend(row.is_none().then(|| key.to_vec()));
+        deleted_keys.extend(row.is_none().then(|| key.to_vec()));
     });
-    assert_eq!((next, deleted), (OUTCOMES_KEPT as u64 + 1, vec![b"so\0\0\0\0\0\0\0\0".to_vec()]));
+    assert_eq!(
+        (next, deleted_keys),
+        (OUTCOMES_KEPT as u64 + 1, vec![b"so\0\0\0\0\0\0\0\0".to_vec()])
+    );
 }

@@ -70,44 +70,53 @@ const INVALID: Option<ErrorCode> = Some(ErrorCode::InvalidArgument);
 
 #[test]
 fn stream_refuses_document_options() {
-    let refused = |change: &dyn Fn(&mut StoreSpec)| {
-        let mut changed = spec();
-        change(&mut changed);
-        code(changed.define(StoreId(1)))
+    let refusal = |change: &dyn Fn(&mut StoreSpec)| {
+        let mut changed_spec = spec();
+        change(&mut changed_spec);
+        code(changed_spec.define(StoreId(1)))
     };
-    assert_eq!(refused(&|_| {}), None);
-    assert_eq!(refused(&|spec| spec.partition_key = Some("city".to_owned())), INVALID);
-    assert_eq!(refused(&|spec| spec.key_value = true), INVALID);
-    assert_eq!(refused(&|spec| spec.options.versioned = true), INVALID);
-    assert_eq!(refused(&|spec| spec.options.ttl_us = Some(1)), INVALID);
-    assert_eq!(refused(&|spec| spec.fields[3].ttl_us = Some(1)), INVALID);
+    assert_eq!(refusal(&|_| {}), None);
+    assert_eq!(refusal(&|spec| spec.partition_key = Some("city".to_owned())), INVALID);
+    assert_eq!(refusal(&|spec| spec.key_value = true), INVALID);
+    assert_eq!(refusal(&|spec| spec.options.versioned = true), INVALID);
+    assert_eq!(refusal(&|spec| spec.options.ttl_us = Some(1)), INVALID);
+    assert_eq!(refusal(&|spec| spec.fields[3].ttl_us = Some(1)), INVALID);
     let event_time = |name: &str| Some(StreamSpec { event_time: Some(name.to_owned()) });
-    assert_eq!(refused(&|spec| spec.stream = event_time("price")), INVALID, "it is no timestamp");
-    assert_eq!(refused(&|spec| spec.stream = event_time("when")), INVALID, "there is no such one");
-    assert_eq!(refused(&|spec| spec.stream = Some(StreamSpec::default())), None);
-    assert_eq!(refused(&|spec| spec.stream = None), INVALID, "documents have no rules");
+    assert_eq!(refusal(&|spec| spec.stream = event_time("price")), INVALID, "it is no timestamp");
+    assert_eq!(refusal(&|spec| spec.stream = event_time("when")), INVALID, "there is no such one");
+    assert_eq!(refusal(&|spec| spec.stream = Some(StreamSpec::default())), None);
+    assert_eq!(refusal(&|spec| spec.stream = None), INVALID, "documents have no rules");
 }
 
 #[test]
 fn column_rules_must_be_satisfiable_and_of_the_column_type() {
-    let refused = |field: FieldSpec| {
-        let mut changed = spec();
-        changed.fields.push(field);
-        code(changed.define(StoreId(1)))
+    let refusal = |field: FieldSpec| {
+        let mut changed_spec = spec();
+        changed_spec.fields.push(field);
+        code(changed_spec.define(StoreId(1)))
     };
-    let one = [Value::Int64(1)];
-    assert_eq!(refused(column("x", INT64, true, &one)), None);
-    assert_eq!(refused(column("x", INT64, false, &[text("a")])), INVALID, "of another type");
+    let one_value = [Value::Int64(1)];
+    assert_eq!(refusal(column("x", INT64, true, &one_value)), None);
+    assert_eq!(refusal(column("x", INT64, false, &[text("a")])), INVALID, "of another type");
     let list = FieldType::List(ScalarType::Int64);
-    assert_eq!(refused(column("x", list, false, &one)), INVALID, "only scalars");
-    let with = |default: i64, column| FieldSpec { default: Some(Value::Int64(default)), ..column };
-    assert_eq!(refused(with(1, column("x", INT64, true, &[]))), INVALID, "a default, or required");
-    assert_eq!(refused(with(1, column("x", INT64, false, &one))), None);
-    assert_eq!(refused(with(2, column("x", INT64, false, &one))), INVALID, "not allowed itself");
-    let many: Vec<_> = (0..=ALLOWED_VALUES_MAX as i64).map(Value::Int64).collect();
+    assert_eq!(refusal(column("x", list, false, &one_value)), INVALID, "only scalars");
+    let with_default =
+        |default: i64, column| FieldSpec { default: Some(Value::Int64(default)), ..column };
+    assert_eq!(
+        refusal(with_default(1, column("x", INT64, true, &[]))),
+        INVALID,
+        "a default, or required"
+    );
+    assert_eq!(refusal(with_default(1, column("x", INT64, false, &one_value))), None);
+    assert_eq!(
+        refusal(with_default(2, column("x", INT64, false, &one_value))),
+        INVALID,
+        "not allowed itself"
+    );
+    let many_values: Vec<_> = (0..=ALLOWED_VALUES_MAX as i64).map(Value::Int64).collect();
     let limit = Some(ErrorCode::LimitExceeded);
-    assert_eq!(refused(column("x", INT64, false, &many)), limit);
-    assert_eq!(refused(column("x", INT64, false, &many[1..])), None);
+    assert_eq!(refusal(column("x", INT64, false, &many_values)), limit);
+    assert_eq!(refusal(column("x", INT64, false, &many_values[1..])), None);
 }
 
 #[test]
@@ -120,13 +129,13 @@ fn stream_adds_columns_and_retains_its_event_time() {
     assert_eq!(code(alter(Alteration::DropAll)), INVALID);
     let versioned = StoreOptions { versioned: true, ..StoreOptions::default() };
     assert_eq!(code(alter(Alteration::SetOptions(versioned))), INVALID);
-    let more = Alteration::AddField(column("section", TEXT, true, &[]));
+    let add_section = Alteration::AddField(column("section", TEXT, true, &[]));
     let rename = Alteration::RenameField { from: "at".to_owned(), to: "when".to_owned() };
     let allowed = vec![Value::Int64(5)];
     let rules = ColumnRules { required: true, allowed, ..ColumnRules::default() };
     let set = Alteration::SetRules { name: "price".to_owned(), rules };
     let widen = Alteration::WidenField { name: "price".to_owned(), to: FieldType::FLOAT64 };
-    let next = first.altered(&[more, rename, set]).unwrap();
+    let next = first.altered(&[add_section, rename, set]).unwrap();
     next.check_follows(&first).unwrap();
     assert_eq!(next.event_time().map(|column| column.id), Some(FieldId(1)));
     assert!(next.field("section").unwrap().rules.required);
@@ -145,14 +154,14 @@ fn stream_adds_columns_and_retains_its_event_time() {
 
 #[test]
 fn stream_accepts_scalar_indexes_and_byte_retention() {
-    let indexed = |name: &str, index| {
+    let set_index = |name: &str, index| {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
         Alteration::SetRules { name: name.to_owned(), rules }
     };
     let first = orders();
     let next = first.altered(&[
-        indexed("city", ColumnIndex::Exact),
-        indexed("price", ColumnIndex::Range),
+        set_index("city", ColumnIndex::Exact),
+        set_index("price", ColumnIndex::Range),
         Alteration::SetOptions(StoreOptions {
             log_retention_bytes: Some(1),
             ..first.options.clone()
@@ -164,21 +173,21 @@ fn stream_accepts_scalar_indexes_and_byte_retention() {
     assert_eq!(index("price"), Some(ColumnIndex::Range));
     assert!(!next.field("price").unwrap().rules.is_empty());
 
-    let nothing = StoreOptions { log_retention_bytes: Some(0), ..StoreOptions::default() };
-    assert_eq!(code(first.altered(&[Alteration::SetOptions(nothing)])), INVALID);
+    let options = StoreOptions { log_retention_bytes: Some(0), ..StoreOptions::default() };
+    assert_eq!(code(first.altered(&[Alteration::SetOptions(options)])), INVALID);
     let mut lists = spec();
     lists.fields.push(FieldSpec::new("tags", FieldType::List(ScalarType::String)));
     let lists = lists.define(StoreId(1)).unwrap();
-    assert_eq!(code(lists.altered(&[indexed("tags", ColumnIndex::Exact)])), INVALID);
-    let mut many = spec();
-    many.fields = (0..=STREAM_INDEXES_MAX)
+    assert_eq!(code(lists.altered(&[set_index("tags", ColumnIndex::Exact)])), INVALID);
+    let mut indexed_spec = spec();
+    indexed_spec.fields = (0..=STREAM_INDEXES_MAX)
         .map(|number| {
             let rules = ColumnRules { index: Some(ColumnIndex::Exact), ..ColumnRules::default() };
             FieldSpec { rules, ..FieldSpec::new(format!("c{number}"), INT64) }
         })
         .collect();
-    many.stream = Some(StreamSpec::default());
-    assert_eq!(code(many.define(StoreId(1))), Some(ErrorCode::LimitExceeded));
+    indexed_spec.stream = Some(StreamSpec::default());
+    assert_eq!(code(indexed_spec.define(StoreId(1))), Some(ErrorCode::LimitExceeded));
 
     let mut documents = StoreSpec::documents("users", KeyType::String).partitions(1);
     documents.options.log_retention_bytes = Some(1 << 30);
@@ -200,21 +209,21 @@ fn event_may_only_set_columns() {
     let stream = orders();
     let good = event(&[(1, Some(Value::Timestamp(7))), (2, Some(text("Rome"))), (4, None)]);
     good.check(&stream).unwrap();
-    let refused = |change: &dyn Fn(&mut Change)| {
-        let mut changed = good.clone();
-        change(&mut changed);
-        code(changed.check(&stream))
+    let refusal = |change: &dyn Fn(&mut Change)| {
+        let mut changed_event = good.clone();
+        change(&mut changed_event);
+        code(changed_event.check(&stream))
     };
     for verb in [Verb::Put, Verb::Upsert, Verb::Delete] {
-        assert_eq!(refused(&|event| event.verb = verb), INVALID, "{verb:?}");
+        assert_eq!(refusal(&|event| event.verb = verb), INVALID, "{verb:?}");
     }
-    assert_eq!(refused(&|event| event.ttl_us = Some(1)), INVALID);
-    assert_eq!(refused(&|event| event.fields[0].ttl_us = Some(1)), INVALID);
-    assert_eq!(refused(&|event| event.condition = Some(Condition::IfAbsent)), INVALID);
-    assert_eq!(refused(&|event| event.fields[2].op = FieldOp::Remove), INVALID);
+    assert_eq!(refusal(&|event| event.ttl_us = Some(1)), INVALID);
+    assert_eq!(refusal(&|event| event.fields[0].ttl_us = Some(1)), INVALID);
+    assert_eq!(refusal(&|event| event.condition = Some(Condition::IfAbsent)), INVALID);
+    assert_eq!(refusal(&|event| event.fields[2].op = FieldOp::Remove), INVALID);
     let increment = FieldOp::Increment(Value::Int64(1));
-    assert_eq!(refused(&|event| event.fields[2].op = increment.clone()), INVALID);
-    assert_eq!(refused(&|event| event.fields[1].op = FieldOp::Set(Some(Value::Int64(1)))), INVALID);
+    assert_eq!(refusal(&|event| event.fields[2].op = increment.clone()), INVALID);
+    assert_eq!(refusal(&|event| event.fields[1].op = FieldOp::Set(Some(Value::Int64(1)))), INVALID);
     let documents = StoreSpec::documents("users", KeyType::String).partitions(4).field("at", TIME);
     let documents = documents.define(StoreId(2)).unwrap();
     assert_eq!(code(event(&[]).check(&documents)), INVALID, "documents are not inserted");
@@ -223,19 +232,19 @@ fn event_may_only_set_columns() {
 #[test]
 fn rules_refuse_events_and_name_the_column() {
     let stream = orders();
-    let refused = |columns: &[(u32, Option<Value>)]| {
+    let refused_column = |columns: &[(u32, Option<Value>)]| {
         let error = event(columns).check_rules(&stream, &stream).err()?;
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         error.context().field.clone()
     };
     let city = (2, Some(text("Rome")));
-    assert_eq!(refused(std::slice::from_ref(&city)), None);
-    assert_eq!(refused(&[]).as_deref(), Some("city"));
-    assert_eq!(refused(&[(2, None)]).as_deref(), Some("city"), "null is no value");
-    assert_eq!(refused(&[(2, Some(text("")))]), None, "an empty text is one");
-    assert_eq!(refused(&[city.clone(), (3, Some(text("tv")))]).as_deref(), Some("device"));
-    assert_eq!(refused(&[city.clone(), (3, Some(text("desktop")))]), None);
-    assert_eq!(refused(&[city, (3, None)]), None, "what may be missing may be null");
+    assert_eq!(refused_column(std::slice::from_ref(&city)), None);
+    assert_eq!(refused_column(&[]).as_deref(), Some("city"));
+    assert_eq!(refused_column(&[(2, None)]).as_deref(), Some("city"), "null is no value");
+    assert_eq!(refused_column(&[(2, Some(text("")))]), None, "an empty text is one");
+    assert_eq!(refused_column(&[city.clone(), (3, Some(text("tv")))]).as_deref(), Some("device"));
+    assert_eq!(refused_column(&[city.clone(), (3, Some(text("desktop")))]), None);
+    assert_eq!(refused_column(&[city, (3, None)]), None, "what may be missing may be null");
 }
 
 #[test]
@@ -244,8 +253,8 @@ fn default_replaces_an_absent_value_but_not_null() {
     let device = |columns: &[(u32, Option<Value>)]| {
         let mut event = event(columns);
         event.fill_in(&stream);
-        let of = event.fields.into_iter().find(|change| change.field == FieldId(3));
-        of.map(|change| change.op)
+        let change = event.fields.into_iter().find(|change| change.field == FieldId(3));
+        change.map(|change| change.op)
     };
     assert_eq!(device(&[]), Some(FieldOp::Set(Some(text("phone")))));
     assert_eq!(device(&[(3, None)]), Some(FieldOp::Set(None)));

@@ -35,13 +35,13 @@ fn key_vector(name: &str, key: KeyValue<'_>, repeat: usize) -> KeyVector {
         KeyValue::Int64(number) => Some(number.to_string()),
         KeyValue::Bytes(_) => None,
     };
-    key.with_bytes(|once| {
-        let bytes = once.repeat(repeat);
+    key.with_bytes(|key_bytes| {
+        let bytes = key_bytes.repeat(repeat);
         KeyVector {
             name: name.to_owned(),
             key_type: key.key_type().name().to_owned(),
             value,
-            key_hex: hex::encode(once),
+            key_hex: hex::encode(key_bytes),
             repeat,
             hash_hex: hash_hex(&bytes),
             partitions: partitions(&bytes, &COUNTS),
@@ -120,22 +120,27 @@ fn partitioning() -> PartitioningVectors {
 #[test]
 fn partitioning_matches_the_golden_vectors() {
     check("partitioning.json", &partitioning(), COMMAND);
-    let held: PartitioningVectors = read("partitioning.json");
-    for key in &held.keys {
+    let vectors: PartitioningVectors = read("partitioning.json");
+    for key in &vectors.keys {
         let bytes = hex::decode(&key.key_hex).unwrap().repeat(key.repeat);
         assert_eq!(hash_hex(&bytes), key.hash_hex, "{}", key.name);
-        assert_eq!(partitions(&bytes, &held.counts), key.partitions, "{}", key.name);
+        assert_eq!(partitions(&bytes, &vectors.counts), key.partitions, "{}", key.name);
         assert_eq!(Key::plain(&bytes).unwrap().as_bytes(), bytes, "{}", key.name);
     }
-    for one in &held.identities {
+    for vector in &vectors.identities {
         let (partition_key, primary) = (
-            hex::decode(&one.partition_key_hex).unwrap(),
-            hex::decode(&one.primary_key_hex).unwrap(),
+            hex::decode(&vector.partition_key_hex).unwrap(),
+            hex::decode(&vector.primary_key_hex).unwrap(),
         );
-        let identity = hex::decode(&one.identity_hex).unwrap();
-        let split = Key::split(&identity, true).unwrap();
-        assert_eq!(split, (Some(&partition_key[..]), &primary[..]), "{}", one.name);
-        assert_eq!(partitions(&partition_key, &held.counts), one.partitions, "{}", one.name);
+        let identity = hex::decode(&vector.identity_hex).unwrap();
+        let key_parts = Key::split(&identity, true).unwrap();
+        assert_eq!(key_parts, (Some(&partition_key[..]), &primary[..]), "{}", vector.name);
+        assert_eq!(
+            partitions(&partition_key, &vectors.counts),
+            vector.partitions,
+            "{}",
+            vector.name
+        );
     }
 }
 
@@ -168,7 +173,7 @@ fn definitions() -> Vec<(&'static str, Definition)> {
         Alteration::WidenField { name: "count".to_owned(), to: FieldType::INT64 },
         Alteration::AddField(FieldSpec::new("tags", FieldType::List(ScalarType::String))),
     ];
-    let altered = text_and_count().altered(&alterations).unwrap();
+    let altered_definition = text_and_count().altered(&alterations).unwrap();
     let numbers = StoreSpec::documents("numbers", KeyType::Bytes)
         .partitions(1)
         .field("a", FieldType::INT32)
@@ -186,7 +191,7 @@ fn definitions() -> Vec<(&'static str, Definition)> {
         ),
         ("numbers", numbers.define(StoreId(1)).unwrap()),
         ("text-and-count", text_and_count()),
-        ("text-and-count-altered", altered),
+        ("text-and-count-altered", altered_definition),
         ("last-version", late),
         ("every-type", every_type()),
     ]
@@ -289,26 +294,26 @@ fn rows() -> Vec<(&'static str, &'static str, Document)> {
     ]
 }
 
-fn refused() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str)> {
+fn refused_rows() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str)> {
     let sound = [1, 0, 0, 0b0101, 7, 0, 0, 0, b'x'];
-    let with = |at: usize, byte: u8| {
+    let sound_with = |at: usize, byte: u8| {
         let mut bytes = sound;
         bytes[at] = byte;
         bytes.to_vec()
     };
     let two_tails = [1, 0, 0, 0, 0, 0, 0, 0, 0];
-    let of = "text-and-count";
+    let definition_name = "text-and-count";
     vec![
         ("no bytes", "no-fields", vec![], "Corrupt"),
         ("shorter than its header", "no-fields", vec![1, 0], "Corrupt"),
-        ("shorter than its fixed fields", of, sound[..7].to_vec(), "Corrupt"),
-        ("another schema version", of, with(0, 2), "Corrupt"),
-        ("a flag of a newer format", of, with(2, 8), "UpgradeNeeded"),
-        ("state 3", of, with(3, 0b0111), "Corrupt"),
-        ("a string that is not UTF-8", of, with(8, 0xff), "Corrupt"),
-        ("no room for the expiry", of, with(2, 1), "Corrupt"),
-        ("no room for the version", of, with(2, 2), "Corrupt"),
-        ("no room for the field expiries", of, with(2, 4), "Corrupt"),
+        ("shorter than its fixed fields", definition_name, sound[..7].to_vec(), "Corrupt"),
+        ("another schema version", definition_name, sound_with(0, 2), "Corrupt"),
+        ("a flag of a newer format", definition_name, sound_with(2, 8), "UpgradeNeeded"),
+        ("state 3", definition_name, sound_with(3, 0b0111), "Corrupt"),
+        ("a string that is not UTF-8", definition_name, sound_with(8, 0xff), "Corrupt"),
+        ("no room for the expiry", definition_name, sound_with(2, 1), "Corrupt"),
+        ("no room for the version", definition_name, sound_with(2, 2), "Corrupt"),
+        ("no room for the field expiries", definition_name, sound_with(2, 4), "Corrupt"),
         ("a tail where there is none", "no-fields", vec![1, 0, 0, 0], "Corrupt"),
         ("a bool of 2", "flag", vec![1, 0, 0, 1, 2], "Corrupt"),
         (
@@ -335,7 +340,7 @@ fn refused() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str)> {
 }
 
 fn refused_definitions() -> Vec<(&'static str, Definition)> {
-    let of = |types: &[FieldType]| {
+    let definition_of = |types: &[FieldType]| {
         let mut spec = StoreSpec::documents("store", KeyType::Bytes).partitions(1);
         for (number, field_type) in types.iter().enumerate() {
             spec = spec.field(format!("f{number}"), *field_type);
@@ -344,10 +349,10 @@ fn refused_definitions() -> Vec<(&'static str, Definition)> {
     };
     let text = FieldType::STRING;
     vec![
-        ("flag", of(&[FieldType::BOOL])),
-        ("two-texts", of(&[text; 2])),
-        ("three-texts", of(&[text; 3])),
-        ("list", of(&[FieldType::List(ScalarType::String)])),
+        ("flag", definition_of(&[FieldType::BOOL])),
+        ("two-texts", definition_of(&[text; 2])),
+        ("three-texts", definition_of(&[text; 3])),
+        ("list", definition_of(&[FieldType::List(ScalarType::String)])),
     ]
 }
 
@@ -377,44 +382,46 @@ fn row_vectors() -> RowVectors {
             .to_owned(),
         definitions: definitions.iter().map(|(name, it)| DefinitionVector::of(name, it)).collect(),
         rows: rows().into_iter().map(row).collect(),
-        refused: refused().into_iter().map(refusal).collect(),
+        refused: refused_rows().into_iter().map(refusal).collect(),
     }
 }
 
 #[test]
 fn rows_match_the_golden_vectors() {
     check("row.json", &row_vectors(), COMMAND);
-    let held: RowVectors = read("row.json");
+    let vectors: RowVectors = read("row.json");
     let layout = |name: &str| {
-        let definition = held.definitions.iter().find(|definition| definition.name == name);
+        let definition = vectors.definitions.iter().find(|definition| definition.name == name);
         Layout::of(&definition.unwrap_or_else(|| panic!("no definition {name}")).definition())
     };
-    for row in &held.rows {
+    for row in &vectors.rows {
         let (layout, document, bytes) =
             (layout(&row.definition), row.document.document(), hex::decode(&row.row_hex).unwrap());
         assert_eq!(hex::encode(document.encode(&layout).unwrap()), row.row_hex, "{}", row.name);
         let decoded = Document::decode(&bytes, &layout).unwrap();
         assert_eq!(ModelDocument::from(&decoded), ModelDocument::from(&document), "{}", row.name);
     }
-    for refused in &held.refused {
-        let error =
-            Document::decode(&hex::decode(&refused.row_hex).unwrap(), &layout(&refused.definition));
-        assert_eq!(error.unwrap_err().code().name(), refused.code, "{}", refused.name);
+    for refused_row in &vectors.refused {
+        let error = Document::decode(
+            &hex::decode(&refused_row.row_hex).unwrap(),
+            &layout(&refused_row.definition),
+        );
+        assert_eq!(error.unwrap_err().code().name(), refused_row.code, "{}", refused_row.name);
     }
 }
 
 /// Proves that the vectors cover each type and presence of the format.
 #[test]
 fn golden_row_vectors_cover_every_type() {
-    let held: RowVectors = read("row.json");
-    let every = every_type();
-    let documents: Vec<_> = held
+    let vectors: RowVectors = read("row.json");
+    let definition = every_type();
+    let documents: Vec<_> = vectors
         .rows
         .iter()
         .filter(|row| row.definition == "every-type")
         .map(|row| row.document.document())
         .collect();
-    for field in &every.fields {
+    for field in &definition.fields {
         let cell = |document: &Document| document.cell(field.id).cloned();
         assert!(documents.iter().any(|it| it.value(field.id).is_some()), "{}", field.name);
         let null = |it: &Document| cell(it).is_some_and(|cell| cell.value.is_none());

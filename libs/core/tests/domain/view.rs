@@ -94,7 +94,9 @@ fn spending() -> Definition {
     spec().define(StoreId(9), &orders(), &store).unwrap()
 }
 
-fn changed(change: impl FnOnce(&mut ViewSpec)) -> std::result::Result<Definition, ViewSpecError> {
+fn change_spec(
+    change: impl FnOnce(&mut ViewSpec),
+) -> std::result::Result<Definition, ViewSpecError> {
     let mut spec = spec();
     change(&mut spec);
     spec.define(StoreId(9), &orders(), &store)
@@ -192,12 +194,12 @@ fn invalid_view_error_names_its_part() {
             (View, InvalidArgument),
         ),
     ];
-    for (number, (change, wanted)) in cases.into_iter().enumerate() {
-        assert_eq!(error_of(changed(change)), Some(wanted), "case {number}");
+    for (number, (change, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(error_of(change_spec(change)), Some(expected), "case {number}");
     }
     let documents = store("cities").unwrap();
-    let wrong = spec().define(StoreId(9), &documents, &store);
-    assert_eq!(error_of(wrong), Some((ViewSpecPath::Source, InvalidArgument)));
+    let result = spec().define(StoreId(9), &documents, &store);
+    assert_eq!(error_of(result), Some((ViewSpecPath::Source, InvalidArgument)));
 }
 
 #[test]
@@ -219,21 +221,24 @@ fn view_alteration_changes_features_and_windows_but_no_source() {
     assert!(next.check_follows(&current).is_ok());
     let outputs = next.view().unwrap().outputs();
     assert_eq!(outputs.last().unwrap().name, "weight");
-    let fixed = |part| Some((part, ErrorCode::InvalidArgument));
-    assert_eq!(error_of(alter(&|it| it.filter = None)), fixed(ViewSpecPath::Filter));
+    let fixed_error = |part| Some((part, ErrorCode::InvalidArgument));
+    assert_eq!(error_of(alter(&|it| it.filter = None)), fixed_error(ViewSpecPath::Filter));
     let swap = |it: &mut ViewSpec| it.entity.reverse();
-    assert_eq!(error_of(alter(&swap)), fixed(ViewSpecPath::Entity(0)));
-    assert_eq!(error_of(alter(&|it| it.partitions = Some(8))), fixed(ViewSpecPath::View));
-    let required = |it: &mut ViewSpec| it.joins[0].is_required = true;
-    assert_eq!(error_of(alter(&required)), fixed(ViewSpecPath::Join(0)));
+    assert_eq!(error_of(alter(&swap)), fixed_error(ViewSpecPath::Entity(0)));
+    assert_eq!(error_of(alter(&|it| it.partitions = Some(8))), fixed_error(ViewSpecPath::View));
+    let require_join = |it: &mut ViewSpec| it.joins[0].is_required = true;
+    assert_eq!(error_of(alter(&require_join)), fixed_error(ViewSpecPath::Join(0)));
     let other_default = |it: &mut ViewSpec| it.joins[0].columns[0].2 = Some("other".into());
-    assert_eq!(error_of(alter(&other_default)), fixed(ViewSpecPath::Join(0)));
-    let more = |it: &mut ViewSpec| it.extra_columns.push("city".to_owned());
-    assert_eq!(error_of(alter(&more)), fixed(ViewSpecPath::ExtraColumn(1)));
-    let unknown = |it: &mut ViewSpec| {
+    assert_eq!(error_of(alter(&other_default)), fixed_error(ViewSpecPath::Join(0)));
+    let add_column = |it: &mut ViewSpec| it.extra_columns.push("city".to_owned());
+    assert_eq!(error_of(alter(&add_column)), fixed_error(ViewSpecPath::ExtraColumn(1)));
+    let add_feature = |it: &mut ViewSpec| {
         it.features.push(feature("cities", AggregateKind::Last, Some("city")));
     };
-    assert_eq!(error_of(alter(&unknown)), Some((ViewSpecPath::Feature(3), ErrorCode::NotFound)));
+    assert_eq!(
+        error_of(alter(&add_feature)),
+        Some((ViewSpecPath::Feature(3), ErrorCode::NotFound))
+    );
     let mut other = next.clone();
     other.stream.as_mut().unwrap().view.as_mut().unwrap().source = StoreId(77);
     assert!(other.check_follows(&current).is_err());
@@ -245,33 +250,35 @@ fn group_key_follows_its_values_and_its_partition_ignores_joins() {
     let view = definition.view().unwrap();
     let column = |name: &str| definition.field(name).unwrap().id;
     let (country, key) = (column("country"), column("key"));
-    let named = |country_is: Option<&str>, key_is: Option<&str>| {
+    let group_of = |country_is: Option<&str>, key_is: Option<&str>| {
         let texts = [(country, country_is), (key, key_is)];
         let values: Vec<_> =
             texts.into_iter().filter_map(|(id, text)| Some((id, Value::from(text?)))).collect();
-        let value = |id: FieldId| values.iter().find(|(of, _)| *of == id).map(|(_, value)| value);
+        let value = |id: FieldId| {
+            values.iter().find(|(field_id, _)| *field_id == id).map(|(_, value)| value)
+        };
         (view.group_key(&value), view.partition_key(&value))
     };
-    let (group, place) = named(Some("IT"), Some("u"));
+    let (group, place) = group_of(Some("IT"), Some("u"));
     assert_eq!(group.as_deref(), Some(&b"\x02\0\0\0IT\x01\0\0\0u"[..]));
     assert_eq!(place.as_deref(), Some(&b"\x01\0\0\0u"[..]));
-    let (other, same) = named(Some("FR"), Some("u"));
-    assert!(other != group && same == place, "where it goes depends on no join");
-    assert_eq!(named(None, Some("u")).0, None, "of no group");
-    assert_ne!(named(Some("a"), Some("bc")).0, named(Some("ab"), Some("c")).0);
+    let (other, other_place) = group_of(Some("FR"), Some("u"));
+    assert!(other != group && other_place == place, "where it goes depends on no join");
+    assert_eq!(group_of(None, Some("u")).0, None, "of no group");
+    assert_ne!(group_of(Some("a"), Some("bc")).0, group_of(Some("ab"), Some("c")).0);
 }
 
 #[test]
 fn view_grouped_only_by_joins_has_one_partition() {
     let by_country = |spec: &mut ViewSpec| spec.entity = vec!["country".to_owned()];
-    let one = changed(by_country).unwrap();
-    assert_eq!(one.write_logs().partitions, PartitionCount(1));
+    let definition = change_spec(by_country).unwrap();
+    assert_eq!(definition.write_logs().partitions, PartitionCount(1));
     assert_eq!(spending().write_logs().partitions, PartitionCount(4));
-    let several = changed(|spec| {
+    let result = change_spec(|spec| {
         by_country(spec);
         spec.partitions = Some(2);
     });
-    assert_eq!(error_of(several), Some((ViewSpecPath::View, ErrorCode::InvalidArgument)));
+    assert_eq!(error_of(result), Some((ViewSpecPath::View, ErrorCode::InvalidArgument)));
 }
 
 fn materialization() -> MaterializationSpec {
@@ -323,29 +330,32 @@ fn view_materializes_each_value_to_its_own_field() {
     assert_eq!(position.name, "spending_position");
     assert_eq!(position.field_type, scalar(ScalarType::Int64));
     assert_eq!(to.fields.len(), outputs.len() + 1);
-    let of = to_of(&view);
-    assert_eq!((of.store, of.interval_us, of.expiry_grace_us), (to.store, 100_000, 30_000_000));
-    assert!(of.is_to(to.store, of.position) && !of.is_to(StoreId(2), of.position));
+    let target = to_of(&view);
+    assert_eq!(
+        (target.store, target.interval_us, target.expiry_grace_us),
+        (to.store, 100_000, 30_000_000)
+    );
+    assert!(target.is_to(to.store, target.position) && !target.is_to(StoreId(2), target.position));
 }
 
 #[test]
 fn invalid_materialization_is_refused() {
     use ErrorCode::{InvalidArgument, LimitExceeded, NotFound};
     let (spec, view, to) = materialized();
-    let refused = |change: &dyn Fn(&mut MaterializationSpec), to: &Definition| {
+    let refusal = |change: &dyn Fn(&mut MaterializationSpec), to: &Definition| {
         let mut spec = spec.clone();
         spec.materialization.iter_mut().for_each(change);
         error_of(materializing(&spec, None, to))
     };
     let at = |code| Some((ViewSpecPath::Materialization, code));
-    assert_eq!(refused(&|it| it.store = "nowhere".to_owned(), &to), at(NotFound));
-    assert_eq!(refused(&|it| it.store = "cities".to_owned(), &to), at(NotFound));
-    assert_eq!(refused(&|it| it.store = "counters".to_owned(), &to), at(InvalidArgument));
-    assert_eq!(refused(&|it| it.interval_us = 9_999, &to), at(InvalidArgument));
-    assert_eq!(refused(&|it| it.interval_us = 3_600_000_001, &to), at(LimitExceeded));
-    assert_eq!(refused(&|it| it.expiry_grace_us = -1, &to), at(InvalidArgument));
-    assert_eq!(refused(&|it| it.expiry_grace_us = 86_400_000_001, &to), at(LimitExceeded));
-    let named = |spec: StoreSpec| StoreSpec { name: "user_features".to_owned(), ..spec };
+    assert_eq!(refusal(&|it| it.store = "nowhere".to_owned(), &to), at(NotFound));
+    assert_eq!(refusal(&|it| it.store = "cities".to_owned(), &to), at(NotFound));
+    assert_eq!(refusal(&|it| it.store = "counters".to_owned(), &to), at(InvalidArgument));
+    assert_eq!(refusal(&|it| it.interval_us = 9_999, &to), at(InvalidArgument));
+    assert_eq!(refusal(&|it| it.interval_us = 3_600_000_001, &to), at(LimitExceeded));
+    assert_eq!(refusal(&|it| it.expiry_grace_us = -1, &to), at(InvalidArgument));
+    assert_eq!(refusal(&|it| it.expiry_grace_us = 86_400_000_001, &to), at(LimitExceeded));
+    let as_target_store = |spec: StoreSpec| StoreSpec { name: "user_features".to_owned(), ..spec };
     let keyed = StoreSpec::documents("", KeyType::String)
         .partitions(1)
         .field("by", scalar(ScalarType::String));
@@ -355,14 +365,18 @@ fn invalid_materialization_is_refused() {
         StoreSpec::documents("", KeyType::Bytes).partitions(1),
         StoreSpec { partition_key: Some("by".to_owned()), ..keyed },
     ] {
-        let other = named(other).define(StoreId(20)).unwrap();
-        let altered =
+        let other = as_target_store(other).define(StoreId(20)).unwrap();
+        let result =
             materialization().altered_store(&spending(), None, &other, &nothing_materialized);
-        assert_eq!(altered.unwrap_err().code(), InvalidArgument);
-        assert_eq!(refused(&|_| {}, &other), at(InvalidArgument));
+        assert_eq!(result.unwrap_err().code(), InvalidArgument);
+        assert_eq!(refusal(&|_| {}, &other), at(InvalidArgument));
     }
-    let own = MaterializationSpec { store: "spending".to_owned(), ..materialization() };
-    assert_eq!(own.new_store(StoreId(20), &spending()).unwrap_err().code(), InvalidArgument);
+    let own_materialization =
+        MaterializationSpec { store: "spending".to_owned(), ..materialization() };
+    assert_eq!(
+        own_materialization.new_store(StoreId(20), &spending()).unwrap_err().code(),
+        InvalidArgument
+    );
 
     type Change = fn(&mut Materialization);
     let changes: [Change; 4] = [
@@ -385,23 +399,28 @@ fn foreign_fields_are_refused_and_orphaned_fields_are_replaced() {
     for name in ["spent_1h", "spending_position"] {
         let other = documents.clone().field(name, scalar(ScalarType::Int64));
         let other = other.define(StoreId(20)).unwrap();
-        let altered =
+        let result =
             materialization().altered_store(&spending(), None, &other, &nothing_materialized);
-        let error = altered.unwrap_err();
+        let error = result.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert_eq!(error.context().field.as_deref(), Some(name));
     }
     let other = documents.field("age", scalar(ScalarType::Int32)).define(StoreId(20)).unwrap();
-    let made =
+    let altered_store =
         materialization().altered_store(&spending(), None, &other, &nothing_materialized).unwrap();
-    assert_eq!(made.version, SchemaVersion(2));
-    let again =
-        materialization().altered_store(&spending(), None, &made, &nothing_materialized).unwrap();
-    assert!(again.check_follows(&made).is_ok());
-    let id = |of: &Definition, name: &str| of.field(name).map(|field| field.id);
-    assert_ne!(id(&made, "spent_1h"), id(&again, "spent_1h"), "it may hold what no view knows");
-    assert_eq!(id(&made, "age"), id(&again, "age"));
-    assert_eq!(made.fields.len(), again.fields.len());
+    assert_eq!(altered_store.version, SchemaVersion(2));
+    let second_store = materialization()
+        .altered_store(&spending(), None, &altered_store, &nothing_materialized)
+        .unwrap();
+    assert!(second_store.check_follows(&altered_store).is_ok());
+    let id = |definition: &Definition, name: &str| definition.field(name).map(|field| field.id);
+    assert_ne!(
+        id(&altered_store, "spent_1h"),
+        id(&second_store, "spent_1h"),
+        "it may hold what no view knows"
+    );
+    assert_eq!(id(&altered_store, "age"), id(&second_store, "age"));
+    assert_eq!(altered_store.fields.len(), second_store.fields.len());
 }
 
 #[test]
@@ -424,27 +443,27 @@ fn materialization_is_altered_with_its_view() {
     assert_eq!(next_store(&spec, &to).unwrap(), to, "it has all");
     assert_eq!(materializing(&spec, Some(&view), &to).unwrap(), view);
 
-    let mut more = spec.clone();
-    more.features.remove(1);
-    more.features.push(feature("weight", AggregateKind::Max, Some("weight")));
-    more.materialization.as_mut().unwrap().expiry_grace_us = 0;
-    let next = next_store(&more, &to).unwrap();
+    let mut changed_spec = spec.clone();
+    changed_spec.features.remove(1);
+    changed_spec.features.push(feature("weight", AggregateKind::Max, Some("weight")));
+    changed_spec.materialization.as_mut().unwrap().expiry_grace_us = 0;
+    let next = next_store(&changed_spec, &to).unwrap();
     assert_eq!(next.fields.len(), to.fields.len() + 2);
-    let altered = materializing(&more, Some(&view), &next).unwrap();
-    assert_eq!((altered.version, to_of(&altered).expiry_grace_us), (SchemaVersion(2), 0));
-    let names = altered.view().unwrap().outputs().into_iter().map(|output| output.name);
-    for (name, id) in names.zip(&to_of(&altered).fields) {
+    let altered_view = materializing(&changed_spec, Some(&view), &next).unwrap();
+    assert_eq!((altered_view.version, to_of(&altered_view).expiry_grace_us), (SchemaVersion(2), 0));
+    let names = altered_view.view().unwrap().outputs().into_iter().map(|output| output.name);
+    for (name, id) in names.zip(&to_of(&altered_view).fields) {
         assert_eq!(next.field(&name).unwrap().id, *id);
     }
     let ids = |view: &Definition| (to_of(view).fields[0], to_of(view).position);
-    assert_eq!(ids(&altered), ids(&view));
+    assert_eq!(ids(&altered_view), ids(&view));
 
     let mut wider = spec.clone();
     wider.features[1].kind = AggregateKind::Average;
     assert_eq!(next_store(&wider, &to).unwrap_err().code(), ErrorCode::InvalidArgument);
-    let elsewhere = Definition { store: StoreId(21), ..to.clone() };
-    let moved = materializing(&spec, Some(&view), &elsewhere);
-    assert_eq!(error_of(moved), Some((ViewSpecPath::Materialization, ErrorCode::InvalidArgument)));
+    let other_store = Definition { store: StoreId(21), ..to.clone() };
+    let result = materializing(&spec, Some(&view), &other_store);
+    assert_eq!(error_of(result), Some((ViewSpecPath::Materialization, ErrorCode::InvalidArgument)));
     let silent = ViewSpec { materialization: None, ..spec };
     let silent = materializing(&silent, Some(&view), &to).unwrap();
     assert_eq!(
@@ -488,7 +507,7 @@ fn group_document_has_the_natural_key_of_its_values() {
     assert_eq!(document_key(&[Value::Int32(-2)]), text("-2"));
     assert_eq!(document_key(&[Value::Bool(true)]), text("true"));
     assert_eq!(document_key(&[Value::Timestamp(17)]), text("17"));
-    let several = [
+    let values = [
         "IT".into(),
         Value::Int64(-7),
         Value::Bool(false),
@@ -496,19 +515,19 @@ fn group_document_has_the_natural_key_of_its_values() {
         Value::Timestamp(3),
         r"a:b\c".into(),
     ];
-    assert_eq!(document_key(&several), text(r"IT:-7:false:00ab:3:a\:b\\c"));
+    assert_eq!(document_key(&values), text(r"IT:-7:false:00ab:3:a\:b\\c"));
 }
 
 #[test]
 fn distinct_groups_have_distinct_document_keys() {
     let parts = ["", ":", r"\", "a", "a:", ":a", r"\:", r":\", r"a\", r"\\"];
-    let mut seen = std::collections::BTreeMap::new();
-    for one in parts {
+    let mut groups = std::collections::BTreeMap::new();
+    for first in parts {
         for other in parts {
             for third in parts {
-                let group = [one, other, third];
+                let group = [first, other, third];
                 let (_, key) = document_key(&group.map(Value::from));
-                assert_eq!(seen.insert(key, group), None, "{group:?}");
+                assert_eq!(groups.insert(key, group), None, "{group:?}");
             }
         }
     }
