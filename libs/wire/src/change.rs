@@ -12,7 +12,7 @@ use forebay_core::limits::KEY_BYTES_MAX;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 
-use crate::decode_error::{self, enumeration, newer, unset};
+use crate::decode_error::{self, enumeration, newer_error, unset_error};
 use crate::v1;
 use crate::v1::field_change::{Bounded, Op, Remove};
 use crate::value::{list_items, list_message, nullable_value, nullable_value_message};
@@ -49,7 +49,7 @@ impl TryFrom<v1::FieldChange> for FieldChange {
     type Error = Error;
 
     fn try_from(wire: v1::FieldChange) -> Result<Self> {
-        let op = match wire.op.ok_or_else(|| newer("the operation on a field"))? {
+        let op = match wire.op.ok_or_else(|| newer_error("the operation on a field"))? {
             Op::Set(value) => FieldOp::Set(nullable_value(value)?),
             Op::Remove(_) => FieldOp::Remove,
             Op::Increment(value) => FieldOp::Increment(value.try_into()?),
@@ -70,7 +70,7 @@ impl TryFrom<v1::FieldChange> for FieldChange {
 }
 
 fn bounded(wire: Bounded) -> Result<(Vec<Value>, u32)> {
-    let list = wire.items.ok_or_else(|| unset("the components of a list operation"))?;
+    let list = wire.items.ok_or_else(|| unset_error("the components of a list operation"))?;
     Ok((list_items(&list)?.1, wire.bound))
 }
 
@@ -91,7 +91,7 @@ impl TryFrom<v1::Condition> for Condition {
 
     fn try_from(wire: v1::Condition) -> Result<Self> {
         use v1::condition::Kind;
-        Ok(match wire.kind.ok_or_else(|| newer("the kind of a condition"))? {
+        Ok(match wire.kind.ok_or_else(|| newer_error("the kind of a condition"))? {
             Kind::IfAbsent(_) => Self::IfAbsent,
             Kind::IfVersion(version) => Self::IfVersion(DocumentVersion(version)),
             Kind::IfNewer(field) => Self::IfNewer(FieldId(field)),
@@ -125,7 +125,7 @@ impl TryFrom<v1::Change> for Change {
         let key = Key::from_identity_bytes(&wire.key);
         let convert = || {
             if wire.sequence == 0 {
-                return Err(unset("the sequence of a change, which counts from 1"));
+                return Err(unset_error("the sequence of a change, which counts from 1"));
             }
             Ok(Self {
                 sequence: Sequence(wire.sequence),
@@ -203,7 +203,7 @@ impl TryFrom<v1::Source> for Source {
     type Error = Error;
 
     fn try_from(wire: v1::Source) -> Result<Self> {
-        let position = wire.position.ok_or_else(|| unset("the position of a source"))?;
+        let position = wire.position.ok_or_else(|| unset_error("the position of a source"))?;
         Ok(Self {
             partition: PartitionId(wire.partition),
             position: position.try_into()?,
@@ -230,7 +230,7 @@ impl TryFrom<v1::ControlRecord> for ControlRecord {
 
     fn try_from(wire: v1::ControlRecord) -> Result<Self> {
         use v1::control_record::Kind;
-        Ok(match wire.kind.ok_or_else(|| newer("the kind of a control record"))? {
+        Ok(match wire.kind.ok_or_else(|| newer_error("the kind of a control record"))? {
             Kind::Define(definition) => Self::Define(Box::new(definition.try_into()?)),
             Kind::DeleteStore(store) => Self::Delete(StoreId(store)),
         })

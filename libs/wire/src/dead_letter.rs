@@ -9,7 +9,7 @@ use forebay_core::limits::DEAD_LETTER_BYTES_MAX;
 use forebay_core::{Error, Result};
 use prost::Message;
 
-use crate::decode_error::unset;
+use crate::decode_error::unset_error;
 use crate::v1;
 
 impl From<&DeadLetter> for v1::DeadLetter {
@@ -30,11 +30,11 @@ impl TryFrom<v1::DeadLetter> for DeadLetter {
     type Error = Error;
 
     fn try_from(wire: v1::DeadLetter) -> Result<Self> {
-        let held = wire.entry.len() as u64;
-        if held > DEAD_LETTER_BYTES_MAX as u64 || held > wire.entry_bytes {
+        let bytes = wire.entry.len() as u64;
+        if bytes > DEAD_LETTER_BYTES_MAX as u64 || bytes > wire.entry_bytes {
             return Err(Error::invalid_argument("the dead letter is too large"));
         }
-        let reason = wire.reason.ok_or_else(|| unset("the reason of a dead letter"))?;
+        let reason = wire.reason.ok_or_else(|| unset_error("the reason of a dead letter"))?;
         Ok(Self {
             home_log: LogId(wire.home_log_id),
             epoch: Epoch(wire.epoch),

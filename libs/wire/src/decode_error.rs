@@ -4,27 +4,27 @@
 use forebay_core::{Error, Result};
 
 /// Returns the error for a missing part that every build sends.
-pub(crate) fn unset(what: &str) -> Error {
-    Error::invalid_argument(format!("the message lacks {what}; set it"))
+pub(crate) fn unset_error(name: &str) -> Error {
+    Error::invalid_argument(format!("the message lacks {name}; set it"))
 }
 
 /// Returns the error for a `oneof` without a member that this build knows, or for an unknown enum
 /// number.
-pub(crate) fn newer(what: &str) -> Error {
-    Error::upgrade_needed(format!("this build does not know {what}; upgrade this process"))
+pub(crate) fn newer_error(name: &str) -> Error {
+    Error::upgrade_needed(format!("this build does not know {name}; upgrade this process"))
 }
 
 /// Converts the number of a wire enum to the domain's enum.
 ///
 /// # Errors
 /// Returns `InvalidArgument` for 0, which no build sends; `UpgradeNeeded` for an unknown number.
-pub(crate) fn from_number<Wire, Domain>(number: i32, what: &str) -> Result<Domain>
+pub(crate) fn from_number<Wire, Domain>(number: i32, name: &str) -> Result<Domain>
 where
     Wire: TryFrom<i32>,
     Domain: TryFrom<Wire, Error = Error>,
 {
-    let wire =
-        Wire::try_from(number).map_err(|_| newer(&format!("the {what} with number {number}")))?;
+    let wire = Wire::try_from(number)
+        .map_err(|_| newer_error(&format!("the {name} with number {number}")))?;
     Domain::try_from(wire)
 }
 
@@ -44,7 +44,7 @@ macro_rules! enumeration {
 
             fn try_from(wire: $wire) -> forebay_core::Result<Self> {
                 match wire {
-                    <$wire>::Unspecified => Err($crate::decode_error::unset($what)),
+                    <$wire>::Unspecified => Err($crate::decode_error::unset_error($what)),
                     $(<$wire>::$theirs => Ok(Self::$ours),)*
                 }
             }

@@ -82,7 +82,7 @@ impl ScanCursor {
     /// Returns the digest of the request's selection: documents, order and fields. Scans that
     /// differ only in how they read or continue may use each other's cursors.
     pub fn digest(request: &v1::ScanDocumentsRequest) -> u64 {
-        let asked = v1::ScanDocumentsRequest {
+        let question = v1::ScanDocumentsRequest {
             documents_max: 0,
             cursor: Bytes::new(),
             allow_snapshot_change: false,
@@ -90,7 +90,7 @@ impl ScanCursor {
             read: None,
             ..request.clone()
         };
-        xxh3_64(&asked.encode_to_vec())
+        xxh3_64(&question.encode_to_vec())
     }
 
     /// Encodes the cursor.
@@ -174,9 +174,9 @@ mod tests {
         let key = Key::plain(b"k").unwrap();
         let all = document_message(key.as_bytes(), &document, |_| true);
         assert_eq!(document_of(all).unwrap(), (key.clone(), document.clone()));
-        let some = document_message(key.as_bytes(), &document, |field| field != FieldId(9));
+        let message = document_message(key.as_bytes(), &document, |field| field != FieldId(9));
         document.remove(FieldId(9));
-        assert_eq!(document_of(some).unwrap(), (key, document));
+        assert_eq!(document_of(message).unwrap(), (key, document));
     }
 
     #[test]
@@ -185,13 +185,13 @@ mod tests {
             store: "users".into(),
             ..v1::ScanDocumentsRequest::default()
         };
-        let same = v1::ScanDocumentsRequest {
+        let same_request = v1::ScanDocumentsRequest {
             documents_max: 7,
             allow_snapshot_change: true,
             ..request.clone()
         };
         let other = v1::ScanDocumentsRequest { is_reverse: true, ..request.clone() };
-        assert_eq!(ScanCursor::digest(&request), ScanCursor::digest(&same));
+        assert_eq!(ScanCursor::digest(&request), ScanCursor::digest(&same_request));
         assert_ne!(ScanCursor::digest(&request), ScanCursor::digest(&other));
     }
 

@@ -8,7 +8,7 @@ use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
 use forebay_core::{Error, Result};
 use prost::Message;
 
-use crate::decode_error::newer;
+use crate::decode_error::newer_error;
 use crate::error::as_stored_error;
 use crate::v1;
 use crate::v1::entry::{
@@ -94,36 +94,40 @@ pub fn peek_log_id(record: &[u8], log_start: Offset) -> Option<LogId> {
 }
 
 fn open_frame(frame: &[u8]) -> Result<(LogId, &[u8])> {
-    let short = || Error::corrupt("an entry is shorter than its header");
-    let (covered, rest) = frame.split_first_chunk::<CHECKSUM_AT>().ok_or_else(short)?;
-    let (stored, body) = rest.split_first_chunk::<4>().ok_or_else(short)?;
-    let [m0, m1, m2, m3, v0, v1, f0, f1, log_id @ .., b0, b1, b2, b3] = *covered;
+    let short_error = || Error::corrupt("an entry is shorter than its header");
+    let (covered_bytes, rest) = frame.split_first_chunk::<CHECKSUM_AT>().ok_or_else(short_error)?;
+    let (stored_checksum, body) = rest.split_first_chunk::<4>().ok_or_else(short_error)?;
+    let [m0, m1, m2, m3, v0, v1, f0, f1, log_id @ .., b0, b1, b2, b3] = *covered_bytes;
     if [m0, m1, m2, m3] != ENTRY_MAGIC {
         return Err(Error::corrupt("an entry does not begin with its magic"));
     }
     if u32::from_le_bytes([b0, b1, b2, b3]) as usize != body.len() {
         return Err(Error::corrupt("an entry is not as long as its header says"));
     }
-    let (stored, found) = (u32::from_le_bytes(*stored), checksum(covered, body));
-    if stored != found {
+    let (stored_checksum, found) =
+        (u32::from_le_bytes(*stored_checksum), checksum(covered_bytes, body));
+    if stored_checksum != found {
         let message =
-            format!("an entry fails its checksum: stored {stored:08x}, found {found:08x}");
+            format!("an entry fails its checksum: stored {stored_checksum:08x}, found {found:08x}");
         return Err(Error::corrupt(message));
     }
     match u16::from_le_bytes([v0, v1]) {
         ENTRY_FORMAT_VERSION => {}
         0 => return Err(Error::corrupt("an entry has format version 0")),
-        version => return Err(newer(&format!("entry format version {version}"))),
+        version => return Err(newer_error(&format!("entry format version {version}"))),
     }
     if [f0, f1] != [0, 0] {
-        return Err(newer(&format!("the flags {:#06x} of an entry", u16::from_le_bytes([f0, f1]))));
+        return Err(newer_error(&format!(
+            "the flags {:#06x} of an entry",
+            u16::from_le_bytes([f0, f1])
+        )));
     }
     check_body_bytes(body.len()).map_err(as_stored_error)?;
     Ok((LogId(u64::from_le_bytes(log_id)), body))
 }
 
-fn checksum(covered: &[u8], body: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(covered), body)
+fn checksum(covered_bytes: &[u8], body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(covered_bytes), body)
 }
 
 fn check_body_bytes(body_bytes: usize) -> Result<()> {
@@ -184,7 +188,7 @@ fn message_of_entry(entry: &Entry) -> v1::Entry {
 }
 
 fn entry_of_message(log_id: LogId, wire: v1::Entry) -> Result<Entry> {
-    let body = match wire.body.ok_or_else(|| newer("the kind of an entry"))? {
+    let body = match wire.body.ok_or_else(|| newer_error("the kind of an entry"))? {
         Body::LogHeader(_) => EntryBody::LogHeader,
         Body::Changes(changes) => {
             let count = changes.batches.iter().map(|batch| batch.changes.len()).sum();

@@ -6,7 +6,7 @@ use forebay_core::limits::ROW_BYTES_MAX;
 use forebay_core::outcome::ConditionOutcome;
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::decode_error::{newer, unset};
+use crate::decode_error::{newer_error, unset_error};
 use crate::v1;
 use crate::v1::change_result::{Appended, Applied, ConditionFailed, Kind};
 
@@ -101,7 +101,7 @@ impl TryFrom<v1::ChangeResult> for ChangeResult {
     type Error = Error;
 
     fn try_from(wire: v1::ChangeResult) -> Result<Self> {
-        let outcome = match wire.kind.ok_or_else(|| newer("the kind of a change's result"))? {
+        let outcome = match wire.kind.ok_or_else(|| newer_error("the kind of a change's result"))? {
             Kind::Appended(_) => ChangeOutcome::Appended,
             Kind::Applied(_) => ChangeOutcome::Applied,
             Kind::ConditionFailed(ConditionFailed { version }) => {
@@ -111,7 +111,7 @@ impl TryFrom<v1::ChangeResult> for ChangeResult {
         };
         let position = wire.position.map(Position::try_from).transpose()?;
         if position.is_none() && !matches!(outcome, ChangeOutcome::Failed(_)) {
-            return Err(unset("the position of a change that is in the log"));
+            return Err(unset_error("the position of a change that is in the log"));
         }
         Ok(Self { position, outcome })
     }

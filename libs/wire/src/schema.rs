@@ -13,7 +13,7 @@ use forebay_core::versions::{
 use forebay_core::view::FeatureView;
 use forebay_core::{Error, Result};
 
-use crate::decode_error::{self, enumeration, newer, unset};
+use crate::decode_error::{self, enumeration, newer_error, unset_error};
 use crate::v1;
 use crate::v1::alteration::{DropAll, Kind, Rename, SetRules, Widen};
 
@@ -33,7 +33,7 @@ fn key_type(number: i32) -> Result<KeyType> {
 }
 
 fn field_type(wire: Option<v1::FieldType>) -> Result<FieldType> {
-    wire.ok_or_else(|| unset("the type of a field"))?.try_into()
+    wire.ok_or_else(|| unset_error("the type of a field"))?.try_into()
 }
 
 impl From<&StoreOptions> for v1::StoreOptions {
@@ -170,7 +170,7 @@ fn key_value_fields(fields: Vec<FieldSpec>) -> Result<Vec<FieldSpec>> {
     let bytes = FieldType::BYTES;
     match fields.as_slice() {
         [] => Ok(vec![FieldSpec::new(KEY_VALUE_FIELD, bytes)]),
-        [one] if one.name == KEY_VALUE_FIELD && one.field_type == bytes => Ok(fields),
+        [field] if field.name == KEY_VALUE_FIELD && field.field_type == bytes => Ok(fields),
         _ => Err(Error::invalid_argument(
             "a key-value store has one bytes field named \"value\"; leave its fields empty",
         )),
@@ -307,7 +307,7 @@ fn versions(
     let logs = |wire: Option<v1::StoreLogs>| wire.map_or(Ok(first), StoreLogs::try_from);
     let offsets = |wire: Vec<u64>| wire.into_iter().map(Offset).collect();
     let source = |wire: v1::RepartitionSource| -> Result<_> {
-        let from = wire.from.ok_or_else(|| unset("the source of a repartition"))?;
+        let from = wire.from.ok_or_else(|| unset_error("the source of a repartition"))?;
         Ok(RepartitionSource { from: from.try_into()?, start_offsets: offsets(wire.start_offsets) })
     };
     let version = |version: v1::StoreVersion| {
@@ -338,7 +338,7 @@ impl TryFrom<v1::Definition> for Definition {
         let convert = || {
             let key_type = key_type(wire.key_type)?;
             let fields = wire.fields.into_iter().map(Field::try_from).collect::<Result<_>>()?;
-            let options = wire.options.ok_or_else(|| unset("the options of a definition"))?;
+            let options = wire.options.ok_or_else(|| unset_error("the options of a definition"))?;
             Ok((key_type, fields, options, wire.stream.map(stream).transpose()?))
         };
         let (key_type, fields, options, stream) =
@@ -397,7 +397,7 @@ impl TryFrom<v1::Alteration> for Alteration {
     type Error = Error;
 
     fn try_from(wire: v1::Alteration) -> Result<Self> {
-        Ok(match wire.kind.ok_or_else(|| newer("the kind of an alteration"))? {
+        Ok(match wire.kind.ok_or_else(|| newer_error("the kind of an alteration"))? {
             Kind::AddField(field) => Self::AddField(field.try_into()?),
             Kind::DropField(name) => Self::DropField(name),
             Kind::DropFieldsByPrefix(prefix) => Self::DropFieldsByPrefix(prefix),
@@ -406,8 +406,8 @@ impl TryFrom<v1::Alteration> for Alteration {
                 let to = field_type(to).map_err(|error| error.with_field(&name))?;
                 Self::WidenField { name, to }
             }
-            Kind::SetRules(SetRules { name, rules: of }) => {
-                let rules = rules(of, &name)?;
+            Kind::SetRules(SetRules { name, rules: wire_rules }) => {
+                let rules = rules(wire_rules, &name)?;
                 Self::SetRules { name, rules }
             }
             Kind::DropAll(_) => Self::DropAll,

@@ -87,14 +87,14 @@ pub fn block_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8])>> 
 type Row<'b> = (&'b [u8], &'b [u8]);
 
 fn next_row(bytes: &[u8]) -> Result<(Row<'_>, &[u8])> {
-    let mut reader = ByteReader::new(bytes, torn);
+    let mut reader = ByteReader::new(bytes, torn_error);
     let (key, value) = (reader.u32()? as usize, reader.u32()? as usize);
-    let (key, rest) = bytes[LENGTHS..].split_at_checked(key).ok_or_else(torn)?;
-    let (value, rest) = rest.split_at_checked(value).ok_or_else(torn)?;
+    let (key, rest) = bytes[LENGTHS..].split_at_checked(key).ok_or_else(torn_error)?;
+    let (value, rest) = rest.split_at_checked(value).ok_or_else(torn_error)?;
     Ok(((key, value), rest))
 }
 
-fn torn() -> Error {
+fn torn_error() -> Error {
     Error::corrupt("a block of rows ends inside a row")
 }
 
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(block_rows(&[]).count(), 0);
         for length in 1..block.bytes().len() {
             let found: Vec<_> = block_rows(&block.bytes()[..length]).collect();
-            let whole = found.iter().filter(|row| row.is_ok()).count();
-            assert!(whole < rows.len() && whole + 1 >= found.len(), "{length}: {found:?}");
+            let row_count = found.iter().filter(|row| row.is_ok()).count();
+            assert!(row_count < rows.len() && row_count + 1 >= found.len(), "{length}: {found:?}");
         }
     }
 
@@ -283,12 +283,15 @@ mod tests {
         let end = v1::CopyPartEnd { rows: 7, digest: vec![1; 16].into(), is_range_end: true };
         let part = v1::CopyPart { range: 1, bytes: 9, end: Some(end), ..v1::CopyPart::default() };
         let record = part_record(&part);
-        let two = record.repeat(2);
-        assert_eq!(read_parts(&two), (vec![part.clone(), part.clone()], two.len() as u64));
-        for place in 0..two.len() {
-            let mut flipped = two.clone();
-            flipped[place] ^= 4;
-            let (parts, end) = read_parts(&flipped);
+        let two_records = record.repeat(2);
+        assert_eq!(
+            read_parts(&two_records),
+            (vec![part.clone(), part.clone()], two_records.len() as u64)
+        );
+        for place in 0..two_records.len() {
+            let mut flipped_records = two_records.clone();
+            flipped_records[place] ^= 4;
+            let (parts, end) = read_parts(&flipped_records);
             assert_eq!(parts.len(), place / record.len(), "{place}");
             assert_eq!(end, (parts.len() * record.len()) as u64);
         }

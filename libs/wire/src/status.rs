@@ -65,7 +65,7 @@ pub fn status_of_error(error: &Error) -> Status {
 pub fn error_of_status(status: &Status) -> Error {
     error_in_details(status).unwrap_or_else(|| {
         let code = code_without_details(status);
-        Error::new(code, told(status, code))
+        Error::new(code, read_message(status, code))
     })
 }
 
@@ -78,7 +78,7 @@ pub fn write_error_of_status(status: &Status) -> Error {
     error_in_details(status).unwrap_or_else(|| {
         let read = code_without_details(status);
         let code = if nothing_was_appended(status) { read } else { ErrorCode::UnknownOutcome };
-        Error::new(code, told(status, code))
+        Error::new(code, read_message(status, code))
     })
 }
 
@@ -128,7 +128,7 @@ fn never_connected(status: &Status) -> bool {
 }
 
 /// Returns the advice for a code, followed by the status's own message.
-fn told(status: &Status, code: ErrorCode) -> String {
+fn read_message(status: &Status, code: ErrorCode) -> String {
     let advice = match code {
         ErrorCode::Unavailable => "the service cannot be reached; try again",
         ErrorCode::UnknownOutcome => "the write may be in the log; send the same write again",

@@ -8,7 +8,7 @@ use forebay_core::id::{Epoch, LogId, Offset, PartitionId, Position, StoreId};
 use forebay_core::limits::PARTITIONS_MAX;
 use forebay_core::{Error, Result};
 
-use crate::decode_error::newer;
+use crate::decode_error::newer_error;
 
 /// Token format that this build writes, and the newest that it reads.
 pub const TOKEN_FORMAT_VERSION: u8 = 1;
@@ -57,12 +57,12 @@ impl Token {
             btree_map::Entry::Vacant(vacant) => {
                 vacant.insert((log, position));
             }
-            btree_map::Entry::Occupied(mut held) => {
-                if held.get().0 != log {
+            btree_map::Entry::Occupied(mut entry) => {
+                if entry.get().0 != log {
                     return Err(two_logs(partition));
                 }
-                let position = held.get().1.max(position);
-                held.insert((log, position));
+                let position = entry.get().1.max(position);
+                entry.insert((log, position));
             }
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Token {
             return Err(Error::invalid_argument(message));
         }
         for (partition, (log, _)) in &other.positions {
-            if self.positions.get(partition).is_some_and(|(held, _)| held != log) {
+            if self.positions.get(partition).is_some_and(|(held_log, _)| held_log != log) {
                 return Err(two_logs(*partition));
             }
         }
@@ -113,21 +113,22 @@ impl Token {
     /// Returns `InvalidArgument` for bytes that no write returned, empty ones included;
     /// `UpgradeNeeded` for a token of a newer build.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let (covered, stored) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(garbled)?;
-        if u32::from_le_bytes(*stored) != crc32c::crc32c(covered) {
-            return Err(garbled());
+        let (covered_bytes, stored_checksum) =
+            bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(damage_error)?;
+        if u32::from_le_bytes(*stored_checksum) != crc32c::crc32c(covered_bytes) {
+            return Err(damage_error());
         }
         let (header, positions) =
-            covered.split_first_chunk::<HEADER_BYTES>().ok_or_else(garbled)?;
+            covered_bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(damage_error)?;
         let [version, store @ ..] = *header;
         match version {
             TOKEN_FORMAT_VERSION => {}
-            0 => return Err(garbled()),
-            version => return Err(newer(&format!("token format version {version}"))),
+            0 => return Err(damage_error()),
+            version => return Err(newer_error(&format!("token format version {version}"))),
         }
         let (positions, rest) = positions.as_chunks::<POSITION_BYTES>();
         if !rest.is_empty() {
-            return Err(garbled());
+            return Err(damage_error());
         }
         let mut token = Self::new(StoreId(u64::from_le_bytes(store)));
         for bytes in positions {
@@ -142,7 +143,7 @@ impl Token {
         let partition = PartitionId(u32::from_le_bytes([a0, a1, a2, a3]));
         let last = self.positions.last_key_value().map(|(last, _)| *last);
         if partition.0 >= PARTITIONS_MAX || last.is_some_and(|last| last >= partition) {
-            return Err(garbled());
+            return Err(damage_error());
         }
         let log = LogId(u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]));
         let position = Position {
@@ -155,7 +156,7 @@ impl Token {
     }
 }
 
-fn garbled() -> Error {
+fn damage_error() -> Error {
     Error::invalid_argument(
         "the token is not a token that a write returned; pass its bytes on unchanged, or read \
          without a token",

@@ -6,7 +6,7 @@ use forebay_core::row::{decode_value, encode_value};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::{Error, Result};
 
-use crate::decode_error::{self, enumeration, newer};
+use crate::decode_error::{self, enumeration, newer_error};
 use crate::v1;
 use crate::v1::value::Kind;
 
@@ -55,7 +55,7 @@ impl TryFrom<v1::FieldType> for FieldType {
 
     fn try_from(wire: v1::FieldType) -> Result<Self> {
         use v1::field_type::Kind;
-        match wire.kind.ok_or_else(|| newer("the kind of a field type"))? {
+        match wire.kind.ok_or_else(|| newer_error("the kind of a field type"))? {
             Kind::Scalar(number) => Ok(Self::Scalar(scalar_type(number)?)),
             Kind::List(number) => Ok(Self::List(scalar_type(number)?)),
             Kind::Vector(vector) => {
@@ -136,7 +136,7 @@ pub fn nullable_value_message(value: Option<&Value>) -> v1::Value {
 /// Returns `InvalidArgument` or `LimitExceeded` for a message that is not a value, `UpgradeNeeded`
 /// for a kind of value that this build does not know.
 pub fn nullable_value(wire: v1::Value) -> Result<Option<Value>> {
-    Ok(Some(match wire.kind.ok_or_else(|| newer("the kind of a value"))? {
+    Ok(Some(match wire.kind.ok_or_else(|| newer_error("the kind of a value"))? {
         Kind::Null(_) => return Ok(None),
         Kind::BoolValue(v) => Value::Bool(v),
         Kind::Int32Value(v) => Value::Int32(v),
@@ -153,7 +153,8 @@ pub fn nullable_value(wire: v1::Value) -> Result<Option<Value>> {
         Kind::VectorValue(vector) => {
             let component = vector_type(vector.component)?;
             let length = vector_length(vector.items.len() / component.width())?;
-            decode_value(&vector.items, FieldType::Vector(component, length)).map_err(refused)?
+            decode_value(&vector.items, FieldType::Vector(component, length))
+                .map_err(value_error)?
         }
     }))
 }
@@ -189,7 +190,7 @@ pub(crate) fn list_items(wire: &v1::List) -> Result<(ScalarType, Vec<Value>)> {
         let (limit, actual) = (LIST_COMPONENTS_MAX as u64, components as u64);
         return Err(Error::limit_exceeded(advice, limit, actual));
     }
-    match decode_value(&wire.items, FieldType::List(scalar)).map_err(refused)? {
+    match decode_value(&wire.items, FieldType::List(scalar)).map_err(value_error)? {
         Value::List(scalar, items) => Ok((scalar, items)),
         _ => Err(Error::internal("the bytes of a list decode to another type")),
     }
@@ -206,6 +207,6 @@ fn count_sized(mut bytes: &[u8]) -> usize {
 }
 
 /// Converts to an argument error: broken components are an error of the sender.
-fn refused(error: Error) -> Error {
+fn value_error(error: Error) -> Error {
     Error::invalid_argument(format!("{}; encode it as proto/spec/row.md says", error.message()))
 }

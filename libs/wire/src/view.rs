@@ -8,7 +8,7 @@ use forebay_core::view::{
 };
 use forebay_core::{Error, Result};
 
-use crate::decode_error::{self, enumeration, newer, unset};
+use crate::decode_error::{self, enumeration, newer_error, unset_error};
 use crate::v1;
 use crate::v1::aggregate::{self, ApproxCountDistinct, ApproxQuantile, LastN, Plain, TopK};
 use crate::v1::derived_column::{self, JoinedField};
@@ -52,7 +52,7 @@ impl TryFrom<v1::View> for FeatureView {
     fn try_from(wire: v1::View) -> Result<Self> {
         let count = wire.columns.len();
         let column = |column: v1::DerivedColumn| {
-            let origin = column.origin.ok_or_else(|| newer("the origin of a column"))?;
+            let origin = column.origin.ok_or_else(|| newer_error("the origin of a column"))?;
             Ok((FieldId(column.id), origin_of(origin)?))
         };
         let columns: std::collections::BTreeMap<_, _> =
@@ -66,15 +66,15 @@ impl TryFrom<v1::View> for FeatureView {
             joins: wire.joins.into_iter().map(Into::into).collect(),
             columns,
             entity: wire.entity.into_iter().map(FieldId).collect(),
-            features: each(wire.features)?,
-            windows: each(wire.windows)?,
+            features: convert_each(wire.features)?,
+            windows: convert_each(wire.windows)?,
             allowed_lateness_us: wire.allowed_lateness_us,
             materialization: wire.materialization.map(Into::into),
         })
     }
 }
 
-fn each<W, D: TryFrom<W, Error = Error>>(wire: Vec<W>) -> Result<Vec<D>> {
+fn convert_each<W, D: TryFrom<W, Error = Error>>(wire: Vec<W>) -> Result<Vec<D>> {
     wire.into_iter().map(D::try_from).collect()
 }
 
@@ -97,7 +97,7 @@ fn origin_of(wire: derived_column::Origin) -> Result<Origin> {
         Wire::EventTime(_) => Origin::EventTime,
         Wire::Column(id) => Origin::Column(FieldId(id)),
         Wire::Joined(JoinedField { join, field }) => {
-            Origin::Join { join: small(join, "a join")?, field: FieldId(field) }
+            Origin::Join { join: narrow(join, "a join")?, field: FieldId(field) }
         }
     })
 }
@@ -143,12 +143,12 @@ impl From<v1::Materialization> for Materialization {
 impl From<&Predicate<FieldId>> for v1::Predicate {
     fn from(predicate: &Predicate<FieldId>) -> Self {
         use predicate::Kind;
-        let some = |some: &[Predicate<FieldId>]| SomeOf {
-            predicates: some.iter().map(Into::into).collect(),
+        let some_of = |predicates: &[Predicate<FieldId>]| SomeOf {
+            predicates: predicates.iter().map(Into::into).collect(),
         };
         let kind = match predicate {
-            Predicate::All(all) => Kind::All(some(all)),
-            Predicate::Any(any) => Kind::Any(some(any)),
+            Predicate::All(all) => Kind::All(some_of(all)),
+            Predicate::Any(any) => Kind::Any(some_of(any)),
             Predicate::Not(other) => Kind::Not(Box::new(other.as_ref().into())),
             Predicate::IsMissing(column) => Kind::IsMissing(column.0),
             Predicate::Compare { column, comparison, to } => Kind::Compare(Compare {
@@ -173,9 +173,9 @@ impl TryFrom<v1::Predicate> for Predicate<FieldId> {
 
     fn try_from(wire: v1::Predicate) -> Result<Self> {
         use predicate::Kind;
-        Ok(match wire.kind.ok_or_else(|| newer("the condition of a filter"))? {
-            Kind::All(SomeOf { predicates }) => Self::All(each(predicates)?),
-            Kind::Any(SomeOf { predicates }) => Self::Any(each(predicates)?),
+        Ok(match wire.kind.ok_or_else(|| newer_error("the condition of a filter"))? {
+            Kind::All(SomeOf { predicates }) => Self::All(convert_each(predicates)?),
+            Kind::Any(SomeOf { predicates }) => Self::Any(convert_each(predicates)?),
             Kind::Not(other) => Self::Not(Box::new((*other).try_into()?)),
             Kind::IsMissing(column) => Self::IsMissing(FieldId(column)),
             Kind::Compare(Compare { column, comparison, to }) => Self::Compare {
@@ -184,7 +184,7 @@ impl TryFrom<v1::Predicate> for Predicate<FieldId> {
                     comparison,
                     "comparison",
                 )?,
-                to: match to.ok_or_else(|| newer("the operand of a comparison"))? {
+                to: match to.ok_or_else(|| newer_error("the operand of a comparison"))? {
                     compare::To::Value(value) => Operand::Value(value.try_into()?),
                     compare::To::Other(other) => Operand::Column(FieldId(other)),
                 },
@@ -215,7 +215,7 @@ impl TryFrom<v1::Feature> for Feature {
     fn try_from(wire: v1::Feature) -> Result<Self> {
         let name = wire.name;
         let aggregate = || {
-            let kind = wire.aggregate.ok_or_else(|| unset("the aggregate of a feature"))?;
+            let kind = wire.aggregate.ok_or_else(|| unset_error("the aggregate of a feature"))?;
             let input: Option<ScalarType> = wire.input_type.map(scalar_type).transpose()?;
             AggregateSpec::new(kind.try_into()?, input)
         };
@@ -273,23 +273,23 @@ impl TryFrom<v1::Aggregate> for AggregateKind {
 
     fn try_from(wire: v1::Aggregate) -> Result<Self> {
         use aggregate::Kind;
-        Ok(match wire.kind.ok_or_else(|| newer("the kind of an aggregate"))? {
+        Ok(match wire.kind.ok_or_else(|| newer_error("the kind of an aggregate"))? {
             Kind::Plain(number) => plain(number)?,
-            Kind::LastN(LastN { count }) => Self::LastN { count: small(count, "a count")? },
+            Kind::LastN(LastN { count }) => Self::LastN { count: narrow(count, "a count")? },
             Kind::ApproxCountDistinct(ApproxCountDistinct { lg_k, confidence_stddevs }) => {
                 Self::ApproxCountDistinct {
-                    lg_k: small(lg_k, "lg_k")?,
+                    lg_k: narrow(lg_k, "lg_k")?,
                     confidence_stddevs: confidence_stddevs
-                        .map(|of| small(of, "confidence_stddevs"))
+                        .map(|stddevs| narrow(stddevs, "confidence_stddevs"))
                         .transpose()?,
                 }
             }
             Kind::ApproxQuantile(ApproxQuantile { q, k }) => {
-                Self::ApproxQuantile { q, k: small(k, "k")? }
+                Self::ApproxQuantile { q, k: narrow(k, "k")? }
             }
             Kind::TopK(TopK { count, lg_counters }) => Self::TopK {
-                count: small(count, "a count")?,
-                lg_counters: small(lg_counters, "lg_counters")?,
+                count: narrow(count, "a count")?,
+                lg_counters: narrow(lg_counters, "lg_counters")?,
             },
         })
     }
@@ -297,28 +297,28 @@ impl TryFrom<v1::Aggregate> for AggregateKind {
 
 fn plain(number: i32) -> Result<AggregateKind> {
     let wire = Plain::try_from(number)
-        .map_err(|_| newer(&format!("the aggregate with number {number}")))?;
-    let found = PLAIN.iter().find(|(_, known)| *known == wire);
-    found.map(|(kind, _)| kind.clone()).ok_or_else(|| unset("the kind of an aggregate"))
+        .map_err(|_| newer_error(&format!("the aggregate with number {number}")))?;
+    let found = PLAIN.iter().find(|(_, wire_kind)| *wire_kind == wire);
+    found.map(|(kind, _)| kind.clone()).ok_or_else(|| unset_error("the kind of an aggregate"))
 }
 
 /// Converts a number to its smaller domain type, or refuses it.
-fn small<T: TryFrom<u32>>(number: u32, what: &str) -> Result<T> {
-    let message = || Error::invalid_argument(format!("{what} cannot be {number}"));
+fn narrow<T: TryFrom<u32>>(number: u32, name: &str) -> Result<T> {
+    let message = || Error::invalid_argument(format!("{name} cannot be {number}"));
     T::try_from(number).map_err(|_| message())
 }
 
 impl From<&NamedWindow> for v1::NamedWindow {
-    fn from(named: &NamedWindow) -> Self {
+    fn from(named_window: &NamedWindow) -> Self {
         use named_window::{Unbounded, Window as Wire};
-        let window = match named.window {
+        let window = match named_window.window {
             Window::Tumbling { length_us } => Wire::Tumbling(Tumbling { length_us }),
             Window::Sliding { length_us, slide_us } => {
                 Wire::Sliding(Sliding { length_us, slide_us })
             }
             Window::Unbounded => Wire::Unbounded(Unbounded {}),
         };
-        Self { name: named.name.clone(), window: Some(window) }
+        Self { name: named_window.name.clone(), window: Some(window) }
     }
 }
 
@@ -327,7 +327,7 @@ impl TryFrom<v1::NamedWindow> for NamedWindow {
 
     fn try_from(wire: v1::NamedWindow) -> Result<Self> {
         use named_window::Window as Wire;
-        let window = match wire.window.ok_or_else(|| newer("the kind of a window"))? {
+        let window = match wire.window.ok_or_else(|| newer_error("the kind of a window"))? {
             Wire::Tumbling(Tumbling { length_us }) => Window::Tumbling { length_us },
             Wire::Sliding(Sliding { length_us, slide_us }) => {
                 Window::Sliding { length_us, slide_us }

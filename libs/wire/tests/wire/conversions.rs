@@ -23,7 +23,7 @@ use crate::frames;
 use crate::strategies;
 
 /// Converts to a message and its bytes, and back.
-fn again<Domain, Wire>(domain: &Domain) -> Domain
+fn round_trip<Domain, Wire>(domain: &Domain) -> Domain
 where
     Wire: Message + Default + TryInto<Domain, Error: Debug> + for<'a> From<&'a Domain>,
 {
@@ -39,27 +39,27 @@ proptest! {
 
     #[test]
     fn values_round_trip(value in strategies::value()) {
-        prop_assert_eq!(again::<Value, v1::Value>(&value), value);
+        prop_assert_eq!(round_trip::<Value, v1::Value>(&value), value);
     }
 
     #[test]
     fn specs_round_trip(spec in strategies::store_spec()) {
-        prop_assert_eq!(again::<StoreSpec, v1::StoreSpec>(&spec), spec);
+        prop_assert_eq!(round_trip::<StoreSpec, v1::StoreSpec>(&spec), spec);
     }
 
     #[test]
     fn definitions_round_trip(definition in strategies::definition()) {
-        prop_assert_eq!(again::<Definition, v1::Definition>(&definition), definition);
+        prop_assert_eq!(round_trip::<Definition, v1::Definition>(&definition), definition);
     }
 
     #[test]
     fn alterations_round_trip(alteration in strategies::alteration()) {
-        prop_assert_eq!(again::<Alteration, v1::Alteration>(&alteration), alteration);
+        prop_assert_eq!(round_trip::<Alteration, v1::Alteration>(&alteration), alteration);
     }
 
     #[test]
     fn batches_round_trip(batch in strategies::client_batch()) {
-        prop_assert_eq!(again::<ClientBatch, v1::ClientBatch>(&batch), batch);
+        prop_assert_eq!(round_trip::<ClientBatch, v1::ClientBatch>(&batch), batch);
     }
 
     #[test]
@@ -86,7 +86,7 @@ proptest! {
             ChangeResult::conditional(position, ConditionOutcome::TooLarge),
             ChangeResult::failed(error),
         ] {
-            prop_assert_eq!(again::<ChangeResult, v1::ChangeResult>(&result), result);
+            prop_assert_eq!(round_trip::<ChangeResult, v1::ChangeResult>(&result), result);
         }
     }
 
@@ -124,9 +124,10 @@ fn null_is_valid_only_as_the_value_of_a_set() {
 #[test]
 fn nan_preserves_its_bits() {
     let bits = 0x7ff8_dead_beef_0001;
-    let value = again::<Value, v1::Value>(&Value::Float64(f64::from_bits(bits)));
+    let value = round_trip::<Value, v1::Value>(&Value::Float64(f64::from_bits(bits)));
     assert!(matches!(value, Value::Float64(v) if v.to_bits() == bits));
-    let value = again::<Value, v1::Value>(&Value::VectorF32(vec![f32::from_bits(0x7fc0_1234)]));
+    let value =
+        round_trip::<Value, v1::Value>(&Value::VectorF32(vec![f32::from_bits(0x7fc0_1234)]));
     assert!(matches!(value, Value::VectorF32(v) if v[0].to_bits() == 0x7fc0_1234));
 }
 
@@ -136,9 +137,9 @@ fn enum_numbers_are_unset_known_or_newer() {
         FieldType::try_from(v1::FieldType { kind: Some(v1::field_type::Kind::Scalar(number)) })
     };
     assert_eq!(code_of(scalar(0)), ErrorCode::InvalidArgument);
-    for known in strategies::SCALARS {
-        let number = v1::ScalarType::from(known).into();
-        assert_eq!(scalar(number), Ok(FieldType::Scalar(known)));
+    for scalar_type in strategies::SCALARS {
+        let number = v1::ScalarType::from(scalar_type).into();
+        assert_eq!(scalar(number), Ok(FieldType::Scalar(scalar_type)));
     }
     for newer in [9, 1_000, -1, i32::MIN] {
         assert_eq!(code_of(scalar(newer)), ErrorCode::UpgradeNeeded);
@@ -171,8 +172,8 @@ fn broken_components_are_an_invalid_argument() {
 #[test]
 fn components_are_counted_before_decoding() {
     for (scalar, bytes) in [(v1::ScalarType::Bool, 1), (v1::ScalarType::String, 4)] {
-        let most = list(scalar, vec![0; bytes * LIST_COMPONENTS_MAX]);
-        assert!(nullable_value(most).is_ok());
+        let largest_list = list(scalar, vec![0; bytes * LIST_COMPONENTS_MAX]);
+        assert!(nullable_value(largest_list).is_ok());
         let error = nullable_value(list(scalar, vec![0; bytes * (LIST_COMPONENTS_MAX + 1)]));
         let error = error.unwrap_err();
         assert_eq!(error.code(), ErrorCode::LimitExceeded);
@@ -186,7 +187,7 @@ fn components_are_counted_before_decoding() {
 #[test]
 fn longest_vector_round_trips() {
     let vector = Value::VectorI8(vec![-1; 65_535]);
-    assert_eq!(again::<Value, v1::Value>(&vector), vector);
+    assert_eq!(round_trip::<Value, v1::Value>(&vector), vector);
     assert_eq!(vector.field_type(), Some(FieldType::Vector(VectorType::I8, 65_535)));
 }
 
@@ -217,7 +218,7 @@ fn decoded_definition_is_checked() {
     let good = v1::Definition::from(&spec.define(StoreId(1)).unwrap());
     assert!(Definition::try_from(good.clone()).is_ok());
     type Break = fn(&mut v1::Definition);
-    let broken: [(&str, Break); 7] = [
+    let breaks: [(&str, Break); 7] = [
         ("no partitions", |d| d.partitions = 0),
         ("no version", |d| d.version = 0),
         ("no name", |d| d.name.clear()),
@@ -226,11 +227,11 @@ fn decoded_definition_is_checked() {
         ("no options", |d| d.options = None),
         ("no live version", |d| d.versions = Some(v1::StoreVersions::default())),
     ];
-    for (what, break_it) in broken {
+    for (name, break_it) in breaks {
         let mut wire = good.clone();
         break_it(&mut wire);
         let code = code_of(Definition::try_from(wire));
-        assert!(matches!(code, ErrorCode::InvalidArgument | ErrorCode::LimitExceeded), "{what}");
+        assert!(matches!(code, ErrorCode::InvalidArgument | ErrorCode::LimitExceeded), "{name}");
     }
     let mut newer = good;
     newer.fields[0].r#type = Some(v1::FieldType { kind: None });
@@ -243,18 +244,21 @@ fn decoded_definition_is_checked() {
 fn definitions_of_document_versions_round_trip() {
     let first = StoreSpec::documents("users", forebay_core::key::KeyType::String).partitions(4);
     let first = first.define(StoreId(1)).unwrap();
-    let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
-    let live = pushed.with_live(VersionNumber(2)).unwrap();
+    let two_versions = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
+    let live = two_versions.with_live(VersionNumber(2)).unwrap();
     let repartitioned =
         live.with_repartitioned_version(StoreId(9), PartitionCount(6), vec![Offset(5); 4]).unwrap();
     let mut catalog = Catalog::default();
-    for definition in [first, pushed, live, repartitioned] {
+    for definition in [first, two_versions, live, repartitioned] {
         let record = ControlRecord::Define(Box::new(definition));
         assert_eq!(catalog.apply(record), ControlEffect::Applied);
         for id in [1, 8, 9] {
             for schema in catalog.definitions(StoreId(id)) {
-                let own = &*schema.definition;
-                assert_eq!(again::<Definition, v1::Definition>(own), *own);
+                let schema_definition = &*schema.definition;
+                assert_eq!(
+                    round_trip::<Definition, v1::Definition>(schema_definition),
+                    *schema_definition
+                );
             }
         }
     }
@@ -275,8 +279,8 @@ fn refused_change_names_its_key_by_digest_only() {
 fn out_of_range_positions_and_unset_conditions_are_refused() {
     let wire = v1::Position { epoch: 1, offset: 2, index_in_entry: 65_536 };
     assert_eq!(code_of(Position::try_from(wire)), ErrorCode::InvalidArgument);
-    let none = v1::Condition { kind: None };
-    assert_eq!(code_of(Condition::try_from(none)), ErrorCode::UpgradeNeeded);
+    let condition = v1::Condition { kind: None };
+    assert_eq!(code_of(Condition::try_from(condition)), ErrorCode::UpgradeNeeded);
 }
 
 #[test]
@@ -294,8 +298,8 @@ fn condition_outcomes_round_trip_through_a_result() {
         assert_eq!(ChangeResult::try_from(wire).unwrap().condition_outcome(), Some(condition));
     }
     assert_eq!(ChangeResult::appended(position).condition_outcome(), None);
-    let refused = forebay_core::Error::limit_exceeded("shorten the key", 1, 2);
-    assert_eq!(ChangeResult::failed(refused).condition_outcome(), None);
+    let error = forebay_core::Error::limit_exceeded("shorten the key", 1, 2);
+    assert_eq!(ChangeResult::failed(error).condition_outcome(), None);
     let ChangeOutcome::Failed(error) =
         ChangeResult::conditional(position, ConditionOutcome::TooLarge).outcome
     else {

@@ -78,24 +78,27 @@ fn vectors() -> Value {
 #[test]
 fn copies_match_the_golden_vectors() {
     check("copy.json", &vectors(), COMMAND);
-    let held: Value = read("copy.json");
-    let text = |of: &Value, name: &str| hex::decode(of[name].as_str().unwrap()).unwrap();
-    for vector in held["blocks"].as_array().unwrap() {
+    let vectors: Value = read("copy.json");
+    let text = |object: &Value, name: &str| hex::decode(object[name].as_str().unwrap()).unwrap();
+    for vector in vectors["blocks"].as_array().unwrap() {
         let bytes = text(vector, "block_hex");
         let rows: Vec<_> = block_rows(&bytes).map(Result::unwrap).collect();
         let mut digest = RowsDigest::default();
         rows.iter().for_each(|(key, value)| digest.add(key, value));
-        let told: Vec<_> = vector["rows"].as_array().unwrap().iter().collect();
-        assert_eq!(rows.len(), told.len());
-        for ((key, value), told) in rows.iter().zip(told) {
-            assert_eq!((*key, *value), (&text(told, "key_hex")[..], &text(told, "value_hex")[..]));
+        let expected_rows: Vec<_> = vector["rows"].as_array().unwrap().iter().collect();
+        assert_eq!(rows.len(), expected_rows.len());
+        for ((key, value), expected) in rows.iter().zip(expected_rows) {
+            assert_eq!(
+                (*key, *value),
+                (&text(expected, "key_hex")[..], &text(expected, "value_hex")[..])
+            );
         }
         assert_eq!(RowsDigest::of(digest.rows, &text(vector, "digest_hex")).unwrap(), digest);
     }
-    for vector in held["pieces"].as_array().unwrap() {
+    for vector in vectors["pieces"].as_array().unwrap() {
         assert_eq!(text(vector, "digest_hex"), piece_digest(&text(vector, "bytes_hex")));
     }
-    for vector in held["records"].as_array().unwrap() {
+    for vector in vectors["records"].as_array().unwrap() {
         let bytes = text(vector, "record_hex");
         let (parts, end) = read_parts(&bytes);
         assert_eq!((parts.len(), end), (1, bytes.len() as u64));

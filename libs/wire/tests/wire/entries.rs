@@ -19,9 +19,7 @@ use forebay_wire::v1::field_change::{Bounded, Op};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::frames::{
-    field_change, good_change, int32, sealed, sealed_as, sealed_change, sealed_entry,
-};
+use crate::frames::{field_change, good_change, int32, seal, seal_as, sealed_change, sealed_entry};
 use crate::strategies;
 
 fn refusal_of(frame: &[u8]) -> ErrorCode {
@@ -63,7 +61,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert_eq!(refusal_of(&bytes), ErrorCode::Corrupt);
-        prop_assert!(is_an_answer(&sealed(&bytes)));
+        prop_assert!(is_an_answer(&seal(&bytes)));
     }
 
     /// Proves that one flipped bit anywhere is detected: CRC-32C detects every single flipped bit.
@@ -83,8 +81,8 @@ proptest! {
     ) {
         let frame = encode_entry(&entry).unwrap();
         prop_assert_eq!(refusal_of(&frame[..at.index(frame.len())]), ErrorCode::Corrupt);
-        let grown = [&frame[..], &more].concat();
-        prop_assert_eq!(refusal_of(&grown), ErrorCode::Corrupt);
+        let longer_frame = [&frame[..], &more].concat();
+        prop_assert_eq!(refusal_of(&longer_frame), ErrorCode::Corrupt);
     }
 
     /// Tests well-formed frames with wrong content: the body was changed before the frame was
@@ -101,17 +99,17 @@ proptest! {
                 body[at] = byte;
             }
         }
-        prop_assert!(is_an_answer(&sealed(&body)));
+        prop_assert!(is_an_answer(&seal(&body)));
     }
 }
 
 #[test]
 fn newer_header_halts_with_any_body() {
     for body in [&b""[..], b"\xff\xff\xff", b"anything"] {
-        assert_eq!(refusal_of(&sealed_as(2, 0, body)), ErrorCode::UpgradeNeeded);
-        assert_eq!(refusal_of(&sealed_as(u16::MAX, 0, body)), ErrorCode::UpgradeNeeded);
-        assert_eq!(refusal_of(&sealed_as(1, 1 << 15, body)), ErrorCode::UpgradeNeeded);
-        assert_eq!(refusal_of(&sealed_as(0, 0, body)), ErrorCode::Corrupt);
+        assert_eq!(refusal_of(&seal_as(2, 0, body)), ErrorCode::UpgradeNeeded);
+        assert_eq!(refusal_of(&seal_as(u16::MAX, 0, body)), ErrorCode::UpgradeNeeded);
+        assert_eq!(refusal_of(&seal_as(1, 1 << 15, body)), ErrorCode::UpgradeNeeded);
+        assert_eq!(refusal_of(&seal_as(0, 0, body)), ErrorCode::Corrupt);
     }
 }
 
@@ -149,10 +147,10 @@ fn entry_of_a_newer_build_halts_the_partition() {
         }),
     ];
     assert!(decode_entry(&sealed_change(good_change())).is_ok());
-    for (what, break_it) in newer {
+    for (name, break_it) in newer {
         let mut change = good_change();
         break_it(&mut change);
-        assert_eq!(refusal_of(&sealed_change(change)), ErrorCode::UpgradeNeeded, "{what}");
+        assert_eq!(refusal_of(&sealed_change(change)), ErrorCode::UpgradeNeeded, "{name}");
     }
     assert_eq!(refusal_of(&sealed_entry(None)), ErrorCode::UpgradeNeeded);
     let record = v1::ControlRecord { kind: None };
@@ -167,9 +165,9 @@ fn entry_of_a_newer_build_halts_the_partition() {
 #[test]
 fn unknown_oneof_member_decodes_as_unset() {
     let field_15_empty = [0x7a, 0x00];
-    assert_eq!(refusal_of(&sealed(&field_15_empty)), ErrorCode::UpgradeNeeded);
+    assert_eq!(refusal_of(&seal(&field_15_empty)), ErrorCode::UpgradeNeeded);
     let barrier_and_field_15 = [0x42, 0x00, 0x7a, 0x00];
-    let entry = decode_entry(&sealed(&barrier_and_field_15)).unwrap();
+    let entry = decode_entry(&seal(&barrier_and_field_15)).unwrap();
     assert_eq!(entry.body, EntryBody::Barrier);
 }
 
@@ -199,10 +197,10 @@ fn invalid_entry_is_skipped() {
             change.fields[0].op = Some(Op::SetRemove(list));
         }),
     ];
-    for (what, break_it) in corrupt {
+    for (name, break_it) in corrupt {
         let mut change = good_change();
         break_it(&mut change);
-        assert_eq!(refusal_of(&sealed_change(change)), ErrorCode::Corrupt, "{what}");
+        assert_eq!(refusal_of(&sealed_change(change)), ErrorCode::Corrupt, "{name}");
     }
     let batch = v1::ClientBatch { client_id: Bytes::from_static(&[1; 15]), changes: Vec::new() };
     let changes = v1::entry::Changes { batches: vec![batch] };
@@ -210,7 +208,7 @@ fn invalid_entry_is_skipped() {
     let mut definition = good_definition();
     definition.partitions = 0;
     assert_eq!(refusal_of(&sealed_definition(definition)), ErrorCode::Corrupt);
-    assert_eq!(refusal_of(&sealed(b"\x08")), ErrorCode::Corrupt);
+    assert_eq!(refusal_of(&seal(b"\x08")), ErrorCode::Corrupt);
 }
 
 fn good_definition() -> v1::Definition {
@@ -241,18 +239,18 @@ fn delete(sequence: u64) -> Change {
 
 #[test]
 fn change_count_is_limited_in_both_directions() {
-    let most = ENTRY_CHANGES_MAX as u64;
-    let entry = entry_of((1..=most).map(delete).collect());
+    let changes_max = ENTRY_CHANGES_MAX as u64;
+    let entry = entry_of((1..=changes_max).map(delete).collect());
     assert_eq!(decode_entry(&encode_entry(&entry).unwrap()), Ok(entry));
-    let error = encode_entry(&entry_of((1..=most + 1).map(delete).collect())).unwrap_err();
+    let error = encode_entry(&entry_of((1..=changes_max + 1).map(delete).collect())).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded);
-    assert_eq!(error.context().actual, Some(most + 1));
+    assert_eq!(error.context().actual, Some(changes_max + 1));
     let changes = vec![v1::Change { fields: Vec::new(), ..good_change() }; ENTRY_CHANGES_MAX + 1];
     let batch = v1::ClientBatch { client_id: Bytes::from_static(&[7; 16]), changes };
     let changes = v1::entry::Changes { batches: vec![batch] };
     let error = decode_entry(&sealed_entry(Some(Body::Changes(changes)))).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Corrupt);
-    assert_eq!(error.context().limit, Some(most));
+    assert_eq!(error.context().limit, Some(changes_max));
 }
 
 #[test]
@@ -272,7 +270,7 @@ fn body_bytes_are_limited_in_both_directions() {
     let error = encode_entry(&with_value(ENTRY_BYTES_MAX - overhead + 1)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded);
     assert_eq!(error.context().actual, Some(ENTRY_BYTES_MAX as u64 + 1));
-    assert_eq!(refusal_of(&sealed(&vec![0; ENTRY_BYTES_MAX + 1])), ErrorCode::Corrupt);
+    assert_eq!(refusal_of(&seal(&vec![0; ENTRY_BYTES_MAX + 1])), ErrorCode::Corrupt);
 }
 
 #[test]

@@ -6,12 +6,12 @@ use forebay_wire::v1;
 use prost::Message;
 
 /// Creates a frame of format version 1 around these bytes.
-pub fn sealed(body: &[u8]) -> Vec<u8> {
-    sealed_as(1, 0, body)
+pub fn seal(body: &[u8]) -> Vec<u8> {
+    seal_as(1, 0, body)
 }
 
 /// Creates a frame with this format version and these flags.
-pub fn sealed_as(format_version: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+pub fn seal_as(format_version: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let mut frame = b"FBEN".to_vec();
     frame.extend_from_slice(&format_version.to_le_bytes());
     frame.extend_from_slice(&flags.to_le_bytes());
@@ -25,7 +25,7 @@ pub fn sealed_as(format_version: u16, flags: u16, body: &[u8]) -> Vec<u8> {
 
 /// Creates a frame around this message.
 pub fn sealed_entry(body: Option<v1::entry::Body>) -> Vec<u8> {
-    sealed(&v1::Entry { epoch: 1, schema_version: 1, source: None, body }.encode_to_vec())
+    seal(&v1::Entry { epoch: 1, schema_version: 1, source: None, body }.encode_to_vec())
 }
 
 /// Creates a frame around one change.

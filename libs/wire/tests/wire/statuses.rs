@@ -51,11 +51,11 @@ const WITHOUT_DETAILS: [(Code, ErrorCode, ErrorCode); 17] = {
 
 #[test]
 fn status_without_details_maps_its_code() {
-    for (place, (code, read, written)) in WITHOUT_DETAILS.into_iter().enumerate() {
+    for (place, (code, read, write_code)) in WITHOUT_DETAILS.into_iter().enumerate() {
         assert_eq!(code as usize, place, "every code once, in order");
         let status = Status::new(code, "said by a proxy");
         assert_eq!(error_of_status(&status).code(), read, "{code:?}");
-        assert_eq!(write_error_of_status(&status).code(), written, "{code:?}");
+        assert_eq!(write_error_of_status(&status).code(), write_code, "{code:?}");
         assert!(error_of_status(&status).message().contains("said by a proxy"));
     }
 }
@@ -68,13 +68,13 @@ fn every_error_code_has_the_grpc_code_of_the_table() {
         let wire = v1::ErrorCode::try_from(number).unwrap();
         let at = table.find(&format!("{} = {number};", wire.as_str_name())).unwrap();
         let comment = table[..at].trim_end().lines().last().unwrap();
-        let said = comment.split(". ").last().unwrap().split(',').next().unwrap();
-        let named: String = format!("{:?}", grpc_code(code))
+        let documented_name = comment.split(". ").last().unwrap().split(',').next().unwrap();
+        let code_name: String = format!("{:?}", grpc_code(code))
             .chars()
             .flat_map(|c| [c.is_uppercase().then_some('_'), Some(c.to_ascii_uppercase())])
             .flatten()
             .collect();
-        assert_eq!(named.trim_start_matches('_'), said, "{}", code.name());
+        assert_eq!(code_name.trim_start_matches('_'), documented_name, "{}", code.name());
         let retries = comment.contains(", retry.");
         assert_eq!(retries, code.is_retryable(), "{}", code.name());
     }
@@ -120,18 +120,18 @@ fn messages_and_names_are_cut_at_whole_characters() {
 #[test]
 fn stored_error_is_corrupt_unless_it_needs_an_upgrade() {
     for code in ErrorCode::ALL {
-        let held = as_stored_error(Error::new(code, "why").with_store("users"));
+        let stored_error = as_stored_error(Error::new(code, "why").with_store("users"));
         let newer = code == ErrorCode::UpgradeNeeded;
         let expected = if newer { ErrorCode::UpgradeNeeded } else { ErrorCode::Corrupt };
-        assert_eq!((held.code(), held.message()), (expected, "why"));
-        assert_eq!(held.context().store.as_deref(), Some("users"));
+        assert_eq!((stored_error.code(), stored_error.message()), (expected, "why"));
+        assert_eq!(stored_error.context().store.as_deref(), Some("users"));
     }
 }
 
 /// A service that answers every call with the error whose number is the request's partition. A call
 /// with partition 0 waits forever and is counted when it arrives.
 struct RefusingStream {
-    arrived: Arc<Semaphore>,
+    arrivals: Arc<Semaphore>,
 }
 
 fn refusal(number: u32) -> Error {
@@ -160,7 +160,7 @@ impl ChangeStream for RefusingStream {
     ) -> Result<Response<v1::GetLogBoundsResponse>, Status> {
         match request.get_ref().partition {
             0 => {
-                self.arrived.add_permits(1);
+                self.arrivals.add_permits(1);
                 std::future::pending().await
             }
             number => Err(status_of_error(&refusal(number))),
@@ -171,7 +171,7 @@ impl ChangeStream for RefusingStream {
 /// A server in a runtime of its own; dropping it also cuts its connections.
 struct StatusServer {
     address: SocketAddr,
-    arrived: Arc<Semaphore>,
+    arrivals: Arc<Semaphore>,
     runtime: Option<Runtime>,
 }
 
@@ -180,11 +180,11 @@ impl StatusServer {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        let arrived = Arc::new(Semaphore::new(0));
-        let refusing = RefusingStream { arrived: arrived.clone() };
+        let arrivals = Arc::new(Semaphore::new(0));
+        let refusing = RefusingStream { arrivals: arrivals.clone() };
         let server = Server::builder().add_service(ChangeStreamServer::new(refusing));
         runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-        Self { address, arrived, runtime: Some(runtime) }
+        Self { address, arrivals, runtime: Some(runtime) }
     }
 }
 
@@ -250,10 +250,10 @@ fn interrupted_call_may_have_appended() {
     let serving = StatusServer::start();
     calling(async {
         let mut client = client(serving.address);
-        let waiting = tokio::spawn(async move { client.get_log_bounds(WAITS).await });
-        serving.arrived.acquire().await.unwrap().forget();
+        let call = tokio::spawn(async move { client.get_log_bounds(WAITS).await });
+        serving.arrivals.acquire().await.unwrap().forget();
         drop(serving);
-        let status = waiting.await.unwrap().unwrap_err();
+        let status = call.await.unwrap().unwrap_err();
         assert_eq!(error_of_status(&status).code(), ErrorCode::Unavailable, "{status:?}");
         assert_eq!(write_error_of_status(&status).code(), ErrorCode::UnknownOutcome, "{status:?}");
     });

@@ -226,9 +226,10 @@ fn column_spec() -> impl Strategy<Value = FieldSpec> {
     (field_spec(), rules).prop_map(|(field, (required, is_enumeration, index))| {
         let is_scalar = matches!(field.field_type, FieldType::Scalar(_));
         // NaN equals nothing, so it cannot be an allowed value.
-        let one = field.default.clone().filter(|it| is_enumeration && is_scalar && !it.is_nan());
+        let enumerated_value =
+            field.default.clone().filter(|it| is_enumeration && is_scalar && !it.is_nan());
         let required = required && field.default.is_none();
-        let allowed = one.into_iter().collect();
+        let allowed = enumerated_value.into_iter().collect();
         let rules = ColumnRules { required, allowed, index: index.filter(|_| is_scalar) };
         FieldSpec { ttl_us: None, rules, ..field }
     })
@@ -240,8 +241,8 @@ pub fn rules() -> impl Strategy<Value = ColumnRules> {
 
 fn stream_spec() -> impl Strategy<Value = StoreSpec> {
     let columns = btree_map(name(), column_spec(), 0..6).prop_map(|columns| {
-        let renamed = columns.into_iter().map(|(name, column)| FieldSpec { name, ..column });
-        renamed.collect::<Vec<_>>()
+        let named_columns = columns.into_iter().map(|(name, column)| FieldSpec { name, ..column });
+        named_columns.collect::<Vec<_>>()
     });
     let shape = (name(), key_type(), 1..=PARTITIONS_MAX, store_options());
     let log_retention_bytes = option::of(1..=u64::MAX);
@@ -278,8 +279,8 @@ pub fn store_spec() -> impl Strategy<Value = StoreSpec> {
 /// Returns a specification with distinct names and the partition key among the fields.
 fn documents_spec() -> impl Strategy<Value = StoreSpec> {
     let fields = btree_map(name(), field_spec(), 0..6).prop_map(|fields| {
-        let renamed = fields.into_iter().map(|(name, field)| FieldSpec { name, ..field });
-        renamed.collect::<Vec<_>>()
+        let named_fields = fields.into_iter().map(|(name, field)| FieldSpec { name, ..field });
+        named_fields.collect::<Vec<_>>()
     });
     let shape = (name(), key_type(), 1..=PARTITIONS_MAX, store_options(), any::<bool>());
     (shape, fields, any::<bool>()).prop_map(
@@ -321,7 +322,7 @@ pub fn definition() -> impl Strategy<Value = Definition> {
     let alterations = vec((alteration(), any::<prop::sample::Index>()), 0..6);
     let pushes = vec(any::<u64>(), 0..3);
     let repartition = option::of((any::<u64>(), 1..9_u32, 0..4_usize));
-    let drawn = (
+    let inputs = (
         1..=u64::MAX,
         store_spec(),
         alterations,
@@ -329,7 +330,7 @@ pub fn definition() -> impl Strategy<Value = Definition> {
         any::<prop::sample::Index>(),
         repartition,
     );
-    drawn.prop_map(|(store, spec, alterations, pushes, live, repartition)| {
+    inputs.prop_map(|(store, spec, alterations, pushes, live, repartition)| {
         let mut definition = spec.define(StoreId(store)).expect("a spec that can be defined");
         for (mut alteration, place) in alterations {
             aim(&mut alteration, &definition, place);
@@ -414,13 +415,13 @@ pub fn entry_body() -> impl Strategy<Value = EntryBody> {
 pub fn dead_letter() -> impl Strategy<Value = DeadLetter> {
     let place = (any::<u64>(), any::<u32>(), any::<u64>(), any::<i64>());
     (place, error(), vec(any::<u8>(), 0..40), 0u64..9).prop_map(
-        |((home_log, epoch, offset, append_time), reason, entry, missing)| DeadLetter {
+        |((home_log, epoch, offset, append_time), reason, entry, missing_bytes)| DeadLetter {
             home_log: LogId(home_log),
             epoch: Epoch(epoch),
             offset: Offset(offset),
             append_time: Timestamp::from_micros(append_time),
             reason,
-            entry_bytes: entry.len() as u64 + missing,
+            entry_bytes: entry.len() as u64 + missing_bytes,
             entry,
         },
     )

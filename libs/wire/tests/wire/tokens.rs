@@ -15,7 +15,7 @@ fn refusal_of(bytes: &[u8]) -> ErrorCode {
     Token::decode(bytes).unwrap_err().code()
 }
 
-fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
@@ -44,7 +44,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_are_no_token(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
         prop_assert_eq!(refusal_of(&bytes), ErrorCode::InvalidArgument);
-        if let Err(error) = Token::decode(&sealed(bytes)) {
+        if let Err(error) = Token::decode(&seal(bytes)) {
             let code = error.code();
             prop_assert!(matches!(code, ErrorCode::InvalidArgument | ErrorCode::UpgradeNeeded));
         }
@@ -66,23 +66,23 @@ proptest! {
     /// Compares a merge with a naive model: the larger position of each partition.
     #[test]
     fn merge_takes_the_larger_position(
-        ours in prop::collection::btree_map(0u32..6, strategies::position(), 0..6),
-        theirs in prop::collection::btree_map(0u32..6, strategies::position(), 0..6),
+        first_positions in prop::collection::btree_map(0u32..6, strategies::position(), 0..6),
+        second_positions in prop::collection::btree_map(0u32..6, strategies::position(), 0..6),
     ) {
-        let of = |positions: &BTreeMap<u32, Position>| Token {
+        let token_of = |positions: &BTreeMap<u32, Position>| Token {
             store: StoreId(1),
             positions: positions.iter().map(|(p, at)| (PartitionId(*p), (LogId(9), *at))).collect(),
         };
-        let mut merged = of(&ours);
-        merged.merge(&of(&theirs)).unwrap();
-        let mut model = ours.clone();
-        for (partition, position) in &theirs {
-            let held = model.entry(*partition).or_insert(*position);
-            *held = (*held).max(*position);
+        let mut merged = token_of(&first_positions);
+        merged.merge(&token_of(&second_positions)).unwrap();
+        let mut model = first_positions.clone();
+        for (partition, position) in &second_positions {
+            let largest = model.entry(*partition).or_insert(*position);
+            *largest = (*largest).max(*position);
         }
-        prop_assert_eq!(&merged, &of(&model));
-        let mut other_way = of(&theirs);
-        other_way.merge(&of(&ours)).unwrap();
+        prop_assert_eq!(&merged, &token_of(&model));
+        let mut other_way = token_of(&second_positions);
+        other_way.merge(&token_of(&first_positions)).unwrap();
         prop_assert_eq!(other_way, merged);
     }
 }
@@ -107,10 +107,10 @@ fn tokens_of_two_stores_or_two_logs_do_not_merge() {
 fn newer_token_asks_for_an_upgrade() {
     let mut bytes = vec![2];
     bytes.extend_from_slice(&[0; 50]);
-    assert_eq!(refusal_of(&sealed(bytes)), ErrorCode::UpgradeNeeded);
-    assert_eq!(refusal_of(&sealed(vec![0; 9])), ErrorCode::InvalidArgument);
+    assert_eq!(refusal_of(&seal(bytes)), ErrorCode::UpgradeNeeded);
+    assert_eq!(refusal_of(&seal(vec![0; 9])), ErrorCode::InvalidArgument);
     assert_eq!(refusal_of(&[]), ErrorCode::InvalidArgument);
-    assert_eq!(refusal_of(&sealed(Vec::new())), ErrorCode::InvalidArgument);
+    assert_eq!(refusal_of(&seal(Vec::new())), ErrorCode::InvalidArgument);
 }
 
 #[test]
@@ -118,15 +118,15 @@ fn forged_token_is_refused_with_advice() {
     let good = token(1, &[(3, 5, 10), (4, 5, 11)]).encode();
     let (header, positions) = good[..good.len() - 4].split_at(9);
     let (first, second) = positions.split_at(26);
-    let forged = [
+    let forged_tokens = [
         [header, second, first].concat(),
         [header, first, first].concat(),
         [header, first, &second[..25]].concat(),
         [header, &PARTITIONS_MAX.to_le_bytes(), &first[4..]].concat(),
     ];
-    assert!(Token::decode(&sealed([header, first, second].concat())).is_ok());
-    for bytes in forged {
-        let error = Token::decode(&sealed(bytes)).unwrap_err();
+    assert!(Token::decode(&seal([header, first, second].concat())).is_ok());
+    for bytes in forged_tokens {
+        let error = Token::decode(&seal(bytes)).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.message().contains("pass its bytes on unchanged"));
     }

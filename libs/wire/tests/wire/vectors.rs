@@ -26,15 +26,15 @@ use forebay_wire::v1;
 use half::f16;
 use serde_json::{Value as Json, json};
 
-use crate::frames::{good_change, sealed_as, sealed_change, sealed_entry};
+use crate::frames::{good_change, seal_as, sealed_change, sealed_entry};
 
 fn bytes_of(hex: &Json) -> Vec<u8> {
     hex::decode(hex.as_str().unwrap()).unwrap()
 }
 
 /// Compares with the file, or writes it; returns the file's content.
-fn golden(name: &str, made: &Json) -> Json {
-    vectors::check(name, made, "cargo test --workspace --test wire vectors");
+fn golden(name: &str, document: &Json) -> Json {
+    vectors::check(name, document, "cargo test --workspace --test wire vectors");
     vectors::read(name)
 }
 
@@ -92,17 +92,17 @@ fn every_op() -> Vec<FieldOp> {
 }
 
 fn changes() -> EntryBody {
-    let put = every_value().into_iter().map(|value| FieldOp::Set(Some(value))).collect();
+    let put_ops = every_value().into_iter().map(|value| FieldOp::Set(Some(value))).collect();
     let conditional = |sequence, condition| Change {
         condition: Some(condition),
         ttl_us: Some(3_600_000_000),
         ..change(sequence, Verb::Upsert, vec![FieldOp::Set(Some(Value::Int64(9)))])
     };
     let partitioned = Key::partitioned(b"tenant", b"user-2").unwrap();
-    let one = ClientBatch {
+    let batch = ClientBatch {
         client: ClientId(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
         changes: vec![
-            change(1, Verb::Put, put),
+            change(1, Verb::Put, put_ops),
             change(2, Verb::Upsert, every_op()),
             Change { key: partitioned, ..change(300, Verb::Delete, Vec::new()) },
         ],
@@ -115,7 +115,7 @@ fn changes() -> EntryBody {
             conditional(2, Condition::IfNewer(FieldId(1))),
         ],
     };
-    EntryBody::Changes(vec![one, other])
+    EntryBody::Changes(vec![batch, other])
 }
 
 fn define() -> EntryBody {
@@ -167,7 +167,7 @@ fn define_view() -> EntryBody {
         kind,
         input: input.map(str::to_owned),
     };
-    let named = |name: &str, window| NamedWindow { name: name.to_owned(), window };
+    let named_window = |name: &str, window| NamedWindow { name: name.to_owned(), window };
     let spec = ViewSpec {
         name: "ratings_by_country".into(),
         source: "ratings".into(),
@@ -193,8 +193,8 @@ fn define_view() -> EntryBody {
             ),
         ],
         windows: vec![
-            named("1h", Window::Sliding { length_us: 3_600_000_000, slide_us: 60_000_000 }),
-            named("all", Window::Unbounded),
+            named_window("1h", Window::Sliding { length_us: 3_600_000_000, slide_us: 60_000_000 }),
+            named_window("all", Window::Unbounded),
         ],
         allowed_lateness_us: 300_000_000,
         ..ViewSpec::default()
@@ -204,8 +204,8 @@ fn define_view() -> EntryBody {
         interval_us: 250_000,
         expiry_grace_us: 60_000_000,
     };
-    let silent = spec.define(StoreId(0x1e4), &source, &|_| Ok(cities.clone())).unwrap();
-    let countries = materialization.new_store(StoreId(0xc0), &silent).unwrap();
+    let view_definition = spec.define(StoreId(0x1e4), &source, &|_| Ok(cities.clone())).unwrap();
+    let countries = materialization.new_store(StoreId(0xc0), &view_definition).unwrap();
     let spec = ViewSpec { materialization: Some(materialization), ..spec };
     let store = |name: &str| Ok(if name == "cities" { &cities } else { &countries }.clone());
     let definition = spec.define(StoreId(0x1e4), &source, &store).unwrap();
@@ -242,7 +242,7 @@ fn entries() -> Vec<(&'static str, &'static str, Entry)> {
         append_time: Timestamp::from_micros(1_700_000_000_000_001),
         is_forwarded: false,
     };
-    let copied = Source { previous: Some(position(40, 3)), ..first };
+    let copied_source = Source { previous: Some(position(40, 3)), ..first };
     let delete = EntryBody::Control(ControlRecord::Delete(StoreId(0xfeed)));
     vec![
         ("opening", "opening", entry(0, None, EntryBody::LogHeader)),
@@ -254,12 +254,12 @@ fn entries() -> Vec<(&'static str, &'static str, Entry)> {
         ("define a store", "control", entry(0, None, define())),
         ("delete a store", "control", entry(0, None, delete)),
         ("first copied heartbeat", "heartbeat", entry(3, Some(first), EntryBody::Heartbeat)),
-        ("copied changes", "changes", entry(3, Some(copied), changes())),
+        ("copied changes", "changes", entry(3, Some(copied_source), changes())),
         ("dead letters", "dead_letters", entry(0, None, dead_letters())),
         ("events", "changes", entry(1, None, events())),
         ("define a stream", "control", entry(0, None, define_stream())),
         ("define a view", "control", entry(0, None, define_view())),
-        ("events of a view", "changes", entry(1, Some(copied), events())),
+        ("events of a view", "changes", entry(1, Some(copied_source), events())),
     ]
 }
 
@@ -274,13 +274,13 @@ fn dead_letters() -> EntryBody {
         entry: b"garbage".to_vec(),
         entry_bytes: 7,
     };
-    let cut = DeadLetter { offset: Offset(43), entry_bytes: 30_000_000, ..letter.clone() };
-    EntryBody::DeadLetters(vec![letter, cut])
+    let cut_letter = DeadLetter { offset: Offset(43), entry_bytes: 30_000_000, ..letter.clone() };
+    EntryBody::DeadLetters(vec![letter, cut_letter])
 }
 
 fn refused_entries() -> Vec<(&'static str, ErrorCode, Vec<u8>)> {
     let good = sealed_change(good_change());
-    let flipped = |at: usize| {
+    let flip = |at: usize| {
         let mut frame = good.clone();
         frame[at] ^= 1;
         frame
@@ -292,14 +292,14 @@ fn refused_entries() -> Vec<(&'static str, ErrorCode, Vec<u8>)> {
         ("a header cut short", ErrorCode::Corrupt, good[..23].to_vec()),
         ("a body cut short", ErrorCode::Corrupt, good[..good.len() - 1].to_vec()),
         ("one byte more", ErrorCode::Corrupt, [&good[..], &[0]].concat()),
-        ("another magic", ErrorCode::Corrupt, flipped(0)),
-        ("a flipped log id", ErrorCode::Corrupt, flipped(8)),
-        ("a flipped checksum", ErrorCode::Corrupt, flipped(20)),
-        ("a flipped body", ErrorCode::Corrupt, flipped(24)),
-        ("format version 0", ErrorCode::Corrupt, sealed_as(0, 0, b"")),
-        ("format version 2", ErrorCode::UpgradeNeeded, sealed_as(2, 0, b"")),
-        ("an unknown flag", ErrorCode::UpgradeNeeded, sealed_as(1, 1, b"")),
-        ("a body that is no protobuf", ErrorCode::Corrupt, sealed_as(1, 0, b"\x08")),
+        ("another magic", ErrorCode::Corrupt, flip(0)),
+        ("a flipped log id", ErrorCode::Corrupt, flip(8)),
+        ("a flipped checksum", ErrorCode::Corrupt, flip(20)),
+        ("a flipped body", ErrorCode::Corrupt, flip(24)),
+        ("format version 0", ErrorCode::Corrupt, seal_as(0, 0, b"")),
+        ("format version 2", ErrorCode::UpgradeNeeded, seal_as(2, 0, b"")),
+        ("an unknown flag", ErrorCode::UpgradeNeeded, seal_as(1, 1, b"")),
+        ("a body that is no protobuf", ErrorCode::Corrupt, seal_as(1, 0, b"\x08")),
         ("no kind of entry", ErrorCode::UpgradeNeeded, sealed_entry(None)),
         ("a newer verb", ErrorCode::UpgradeNeeded, newer_verb),
         ("no verb", ErrorCode::Corrupt, no_verb),
@@ -309,7 +309,7 @@ fn refused_entries() -> Vec<(&'static str, ErrorCode, Vec<u8>)> {
 #[test]
 fn entries_match_the_golden_vectors() {
     let entries = entries();
-    let made = entries.iter().map(|(name, kind, entry)| {
+    let entry_vectors = entries.iter().map(|(name, kind, entry)| {
         json!({
             "name": name,
             "kind": kind,
@@ -321,21 +321,23 @@ fn entries_match_the_golden_vectors() {
             "frame": hex::encode(encode_entry(entry).unwrap()),
         })
     });
-    let refused = refused_entries();
-    let refused = refused.iter().map(|(name, code, frame)| {
+    let refused_vectors = refused_entries();
+    let refused_vectors = refused_vectors.iter().map(|(name, code, frame)| {
         let frame = hex::encode(frame);
         json!({ "name": name, "code": code.name(), "frame": frame })
     });
-    let made = json!({
+    let document = json!({
         "spec": "proto/spec/entry.md",
-        "entries": made.collect::<Vec<_>>(),
-        "refused": refused.collect::<Vec<_>>(),
+        "entries": entry_vectors.collect::<Vec<_>>(),
+        "refused": refused_vectors.collect::<Vec<_>>(),
     });
-    let held = golden("entry.json", &made);
-    for (vector, (name, _, entry)) in held["entries"].as_array().unwrap().iter().zip(&entries) {
+    let golden_vectors = golden("entry.json", &document);
+    for (vector, (name, _, entry)) in
+        golden_vectors["entries"].as_array().unwrap().iter().zip(&entries)
+    {
         assert_eq!(decode_entry(&bytes_of(&vector["frame"])).as_ref(), Ok(entry), "{name}");
     }
-    for vector in held["refused"].as_array().unwrap() {
+    for vector in golden_vectors["refused"].as_array().unwrap() {
         let error = decode_entry(&bytes_of(&vector["frame"])).unwrap_err();
         assert_eq!(error.code().name(), vector["code"], "{}", vector["name"]);
     }
@@ -354,7 +356,7 @@ fn tokens_match_the_golden_vectors() {
             positions: positions[..count].iter().copied().collect(),
         })
         .into();
-    let made = tokens.iter().map(|token| {
+    let token_vectors = tokens.iter().map(|token| {
         let positions = token.positions.iter().map(|(partition, (log, position))| {
             json!({
                 "partition": partition.0,
@@ -370,9 +372,10 @@ fn tokens_match_the_golden_vectors() {
             "token": hex::encode(token.encode()),
         })
     });
-    let made = json!({ "spec": "proto/spec/token.md", "tokens": made.collect::<Vec<_>>() });
-    let held = golden("token.json", &made);
-    for (vector, token) in held["tokens"].as_array().unwrap().iter().zip(&tokens) {
+    let document =
+        json!({ "spec": "proto/spec/token.md", "tokens": token_vectors.collect::<Vec<_>>() });
+    let golden_vectors = golden("token.json", &document);
+    for (vector, token) in golden_vectors["tokens"].as_array().unwrap().iter().zip(&tokens) {
         assert_eq!(Token::decode(&bytes_of(&vector["token"])).as_ref(), Ok(token));
     }
 }

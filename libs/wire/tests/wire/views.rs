@@ -165,6 +165,6 @@ fn view_of_a_newer_build_needs_an_upgrade() {
         assert_eq!(error.code(), ErrorCode::UpgradeNeeded, "{error}");
     }
     let column = |id| v1::DerivedColumn { id, origin: Some(v1::derived_column::Origin::Column(7)) };
-    let twice = v1::View { columns: vec![column(1), column(1)], ..v1::View::default() };
-    assert_eq!(FeatureView::try_from(twice).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let view = v1::View { columns: vec![column(1), column(1)], ..v1::View::default() };
+    assert_eq!(FeatureView::try_from(view).unwrap_err().code(), ErrorCode::InvalidArgument);
 }
