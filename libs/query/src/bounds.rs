@@ -99,14 +99,14 @@ mod tests {
     fn comparison_with_a_literal_bounds_its_column() {
         let column = |name| Field::new(name, DataType::Int64, true);
         let schema = Arc::new(Schema::new(vec![column("a"), column("b")]));
-        let of = |filter: Expr| Bounds::of(&filter, &schema);
+        let bounds_of = |filter: Expr| Bounds::of(&filter, &schema);
         let int = Value::Int64;
-        let bounds = of(col("b").gt(lit(3_i64))).unwrap();
+        let bounds = bounds_of(col("b").gt(lit(3_i64))).unwrap();
         assert_eq!((bounds.column, bounds.from), (1, Bound::Excluded(int(3))));
-        let bounds = of(lit(3_i64).gt_eq(col("a"))).unwrap();
+        let bounds = bounds_of(lit(3_i64).gt_eq(col("a"))).unwrap();
         assert_eq!((bounds.from, bounds.to), (Bound::Unbounded, Bound::Included(int(3))));
-        assert_eq!(of(col("a").eq(lit(7_i64))).unwrap().equal(), Some(&int(7)));
-        let bounds = of(col("a").between(lit(1_i64), lit(2_i64))).unwrap();
+        assert_eq!(bounds_of(col("a").eq(lit(7_i64))).unwrap().equal(), Some(&int(7)));
+        let bounds = bounds_of(col("a").between(lit(1_i64), lit(2_i64))).unwrap();
         assert_eq!((bounds.from, bounds.to), (Bound::Included(int(1)), Bound::Included(int(2))));
         for other in [
             col("a").not_eq(lit(1_i64)),
@@ -116,7 +116,7 @@ mod tests {
             col("c").eq(lit(1_i64)),
             (col("a") + lit(1_i64)).eq(lit(1_i64)),
         ] {
-            assert_eq!(of(other.clone()), None, "{other}");
+            assert_eq!(bounds_of(other.clone()), None, "{other}");
         }
     }
 }

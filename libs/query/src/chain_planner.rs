@@ -45,8 +45,8 @@ fn level(chain: Expr, op: Operator, mut last: Expr) -> Expr {
     let mut rest = chain;
     loop {
         match rest {
-            Expr::BinaryExpr(BinaryExpr { left, op: above, right })
-                if above == op && levels(&right, op) <= levels(&last, op) =>
+            Expr::BinaryExpr(BinaryExpr { left, op: outer_op, right })
+                if outer_op == op && levels(&right, op) <= levels(&last, op) =>
             {
                 last = Expr::BinaryExpr(BinaryExpr::new(right, op, Box::new(last)));
                 rest = *left;
@@ -59,8 +59,8 @@ fn level(chain: Expr, op: Operator, mut last: Expr) -> Expr {
 /// Returns the number of levels of an operator below an expression.
 fn levels(mut expression: &Expr, op: Operator) -> usize {
     let mut levels = 0;
-    while let Expr::BinaryExpr(BinaryExpr { left, op: below, .. }) = expression
-        && *below == op
+    while let Expr::BinaryExpr(BinaryExpr { left, op: inner_op, .. }) = expression
+        && *inner_op == op
     {
         (expression, levels) = (left, levels + 1);
     }

@@ -30,8 +30,8 @@ pub async fn query(server: Channel, sql: &str) -> Result<Rows> {
     let descriptor = FlightDescriptor::new_cmd(statement.as_any().encode_to_vec());
     let info = server.get_flight_info(descriptor).await.map_err(from_status)?.into_inner();
     let ticket = info.endpoint.first().and_then(|endpoint| endpoint.ticket.clone());
-    let strange = || Error::corrupt("the server returned no endpoint for the statement");
-    let answer = server.do_get(ticket.ok_or_else(strange)?).await.map_err(from_status)?;
+    let endpoint_error = || Error::corrupt("the server returned no endpoint for the statement");
+    let answer = server.do_get(ticket.ok_or_else(endpoint_error)?).await.map_err(from_status)?;
     let schema = info.try_decode_schema();
     let schema = schema.map_err(|error| Error::corrupt(format!("columns: {error}")))?;
     Ok(Rows { schema: Arc::new(schema), batches: batches(answer) })

@@ -26,27 +26,27 @@ pub(crate) fn without_faulty_rule(state: SessionState, plan: &LogicalPlan) -> Re
 }
 
 /// Returns whether a projection computes columns of the same names as a projection above it.
-fn has_equal_projections(plan: &LogicalPlan, above: &mut Vec<Vec<String>>) -> Result<bool> {
-    let names = computed(plan);
-    if names.as_ref().is_some_and(|names| above.contains(names)) {
+fn has_equal_projections(plan: &LogicalPlan, names_above: &mut Vec<Vec<String>>) -> Result<bool> {
+    let names = computed_names(plan);
+    if names.as_ref().is_some_and(|names| names_above.contains(names)) {
         return Ok(true);
     }
-    let depth = above.len();
-    above.extend(names);
+    let depth = names_above.len();
+    names_above.extend(names);
     let mut found = false;
     for input in plan.inputs() {
-        found = found || has_equal_projections(input, above)?;
+        found = found || has_equal_projections(input, names_above)?;
     }
     plan.apply_subqueries(|subquery| {
-        found = found || has_equal_projections(subquery, above)?;
+        found = found || has_equal_projections(subquery, names_above)?;
         Ok(TreeNodeRecursion::Continue)
     })?;
-    above.truncate(depth);
+    names_above.truncate(depth);
     Ok(found)
 }
 
 /// Returns the column names of a projection that computes columns.
-fn computed(plan: &LogicalPlan) -> Option<Vec<String>> {
+fn computed_names(plan: &LogicalPlan) -> Option<Vec<String>> {
     let LogicalPlan::Projection(projection) = plan else { return None };
     let is_computed = |expr: &Expr| {
         let mut expr = expr;

@@ -105,7 +105,7 @@ impl SqlEngine {
         schemas: Vec<(&'static str, Arc<dyn Tables>)>,
         options: SqlOptions,
     ) -> Result<Self> {
-        let refused = |error| {
+        let folder_error = |error| {
             let folder = options.spill_dir.display();
             Error::unavailable(format!(
                 "the spill folder {folder} of statements cannot be used: {error}"
@@ -114,9 +114,9 @@ impl SqlEngine {
         // A killed process may have left files in the folder.
         match std::fs::remove_dir_all(&options.spill_dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(refused(error));
+                return Err(folder_error(error));
             }
-            _ => std::fs::create_dir_all(&options.spill_dir).map_err(refused)?,
+            _ => std::fs::create_dir_all(&options.spill_dir).map_err(folder_error)?,
         }
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -125,11 +125,12 @@ impl SqlEngine {
             .thread_stack_size(STACK_BYTES)
             .enable_time()
             .build();
-        let refused =
+        let runtime_error =
             |error| Error::unavailable(format!("the threads of SQL did not start: {error}"));
         let turns = || Arc::new(Semaphore::new(options.at_once.max(1)));
         let (turns, planning) = (turns(), turns());
-        let (runtime, schemas) = (Some(runtime.map_err(refused)?), Arc::new(Catalog(schemas)));
+        let (runtime, schemas) =
+            (Some(runtime.map_err(runtime_error)?), Arc::new(Catalog(schemas)));
         Ok(Self(Arc::new(Inner { schemas, options, turns, planning, runtime, threads })))
     }
 
@@ -145,9 +146,9 @@ impl SqlEngine {
     pub async fn columns(&self, sql: &str) -> Result<SchemaRef> {
         let deadline = Instant::now() + self.0.options.deadline;
         let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
-        let planned =
+        let columns =
             async move { inner.plan(&sql, deadline).await.map(|(_, plan)| schema_of(&plan)) };
-        self.plan_until(deadline, planned.boxed()).await
+        self.plan_until(deadline, columns.boxed()).await
     }
 
     /// Runs a statement.
@@ -166,21 +167,21 @@ impl SqlEngine {
         let turn = tokio::time::timeout(self.0.options.turn_wait, turn).await;
         let busy = "too many statements run at once; end some, or ask again";
         let turn = turn.map_err(|_| Error::unavailable(busy))?;
-        let turn = turn.map_err(|_| ended())?;
+        let turn = turn.map_err(|_| closed_error())?;
         let deadline = Instant::now() + self.0.options.deadline;
         let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
         let begin = async move {
             let (context, plan) = inner.plan(&sql, deadline).await?;
             let schema = schema_of(&plan);
-            let planned = context.execute_logical_plan(plan).await;
-            let rows = match planned {
-                Ok(planned) => planned.execute_stream().await,
+            let data_frame = context.execute_logical_plan(plan).await;
+            let rows = match data_frame {
+                Ok(data_frame) => data_frame.execute_stream().await,
                 Err(error) => Err(error),
             };
             Ok((schema, rows.map_err(|error| from_engine(&error))?))
         };
         let (schema, mut rows) = self.plan_until(deadline, begin.boxed()).await?;
-        let (send, received) = mpsc::channel(1);
+        let (send, receiver) = mpsc::channel(1);
         let mut tasks = JoinSet::new();
         let pump = async move {
             let _turn = turn;
@@ -199,7 +200,7 @@ impl SqlEngine {
             }
         };
         tasks.spawn_on(pump, self.handle()?);
-        Ok(Rows { schema, batches: batches(received, tasks) })
+        Ok(Rows { schema, batches: batches(receiver, tasks) })
     }
 
     /// Plans on a thread of its own, and returns at the deadline even if the planner does not. The
@@ -210,27 +211,28 @@ impl SqlEngine {
         deadline: Instant,
         planning: BoxFuture<'static, Result<T>>,
     ) -> Result<T> {
-        let planned = async {
-            let turn = Arc::clone(&self.0.planning).acquire_owned().await.map_err(|_| ended())?;
-            let (mut send, received) = oneshot::channel();
+        let plan_task = async {
+            let turn =
+                Arc::clone(&self.0.planning).acquire_owned().await.map_err(|_| closed_error())?;
+            let (mut send, receiver) = oneshot::channel();
             let plan = move || {
                 let _turn = turn;
-                let planned = Handle::current().block_on(async {
+                let result = Handle::current().block_on(async {
                     tokio::select! {
-                        planned = planning => Some(planned),
+                        result = planning => Some(result),
                         () = send.closed() => None,
                     }
                 });
-                planned.map(|planned| send.send(planned))
+                result.map(|result| send.send(result))
             };
             self.handle()?.spawn_blocking(plan);
-            received.await.map_err(|_| failed())?
+            receiver.await.map_err(|_| failure_error())?
         };
-        tokio::time::timeout_at(deadline, planned).await.map_err(|_| too_long())?
+        tokio::time::timeout_at(deadline, plan_task).await.map_err(|_| too_long())?
     }
 
     fn handle(&self) -> Result<&Handle> {
-        Ok(self.0.runtime.as_ref().ok_or_else(ended)?.handle())
+        Ok(self.0.runtime.as_ref().ok_or_else(closed_error)?.handle())
     }
 }
 
@@ -310,27 +312,27 @@ fn schema_of(plan: &LogicalPlan) -> SchemaRef {
 
 /// Returns the batches that a task sends, followed by an error if the task failed.
 fn batches(
-    received: mpsc::Receiver<Result<arrow::array::RecordBatch>>,
+    receiver: mpsc::Receiver<Result<arrow::array::RecordBatch>>,
     tasks: JoinSet<()>,
 ) -> Batches {
     let rows: BoxStream<'static, _> =
-        Box::pin(stream::unfold(Some((received, tasks)), |left| async move {
-            let (mut received, mut tasks) = left?;
-            if let Some(batch) = received.recv().await {
-                return Some((batch, Some((received, tasks))));
+        Box::pin(stream::unfold(Some((receiver, tasks)), |state| async move {
+            let (mut receiver, mut tasks) = state?;
+            if let Some(batch) = receiver.recv().await {
+                return Some((batch, Some((receiver, tasks))));
             }
             match tasks.join_next().await {
                 Some(Ok(())) => None,
-                _ => Some((Err(failed()), None)),
+                _ => Some((Err(failure_error()), None)),
             }
         }));
     rows
 }
 
-fn ended() -> Error {
+fn closed_error() -> Error {
     Error::new(ErrorCode::Closed, "the engine has ended")
 }
 
-fn failed() -> Error {
+fn failure_error() -> Error {
     Error::internal("the engine failed during the statement; see the service's log")
 }

@@ -98,21 +98,21 @@ fn info(
     request: Request<FlightDescriptor>,
 ) -> Result<Response<FlightInfo>, Status> {
     let ticket = Ticket::new(command.as_any().encode_to_vec());
-    let info = FlightInfo::new().try_with_schema(schema).map_err(refused)?;
+    let info = FlightInfo::new().try_with_schema(schema).map_err(arrow_error)?;
     let info = info.with_endpoint(FlightEndpoint::new().with_ticket(ticket));
     Ok(Response::new(info.with_descriptor(request.into_inner())))
 }
 
-fn refused(error: ArrowError) -> Status {
+fn arrow_error(error: ArrowError) -> Status {
     Status::from(FlightError::from(error))
 }
 
 fn answer(schema: SchemaRef, batches: Batches) -> Answer {
-    let told = |error: Error| FlightError::Tonic(Box::new(status_of_error(&error)));
+    let flight_error = |error: Error| FlightError::Tonic(Box::new(status_of_error(&error)));
     let data = FlightDataEncoderBuilder::new()
         .with_schema(schema)
         .with_max_flight_data_size(MESSAGE_BYTES)
-        .build(batches.map_err(told));
+        .build(batches.map_err(flight_error));
     Response::new(Box::pin(data.map_err(Status::from)))
 }
 
@@ -149,7 +149,7 @@ impl FlightSqlService for FlightSql {
         let columns = self.engine.columns(&query.query).await;
         let columns = columns.map_err(|error| status_of_error(&error))?;
         let schema = SchemaAsIpc::new(&columns, &IpcWriteOptions::default()).try_into();
-        let IpcMessage(dataset_schema) = schema.map_err(refused)?;
+        let IpcMessage(dataset_schema) = schema.map_err(arrow_error)?;
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: query.query.into_bytes().into(),
             dataset_schema,

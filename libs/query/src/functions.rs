@@ -53,18 +53,18 @@ impl Concat {
                  {SQL_JOINED_BYTES_MAX} bytes are joined at once"
             );
         }
-        let mut joined = StringBuilder::with_capacity(rows, bytes);
+        let mut builder = StringBuilder::with_capacity(rows, bytes);
         let mut text = String::new();
         for row in 0..rows {
             if !self.takes_null_as_empty && parts.iter().any(|part| part.at(row).is_none()) {
-                joined.append_null();
+                builder.append_null();
                 continue;
             }
             text.clear();
             text.extend(parts.iter().filter_map(|part| part.at(row)));
-            joined.append_value(&text);
+            builder.append_value(&text);
         }
-        Ok(Arc::new(joined.finish()))
+        Ok(Arc::new(builder.finish()))
     }
 }
 
@@ -130,10 +130,10 @@ impl ScalarUDFImpl for Concat {
         let are_scalars = arguments.args.iter().all(is_scalar);
         let rows = if are_scalars { 1 } else { rows };
         let parts = arguments.args.into_iter().map(Strings::of).collect::<Result<Vec<_>>>()?;
-        let joined = self.join(&parts, rows)?;
+        let array = self.join(&parts, rows)?;
         Ok(match are_scalars {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&joined, 0)?),
-            false => ColumnarValue::Array(joined),
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?),
+            false => ColumnarValue::Array(array),
         })
     }
 }

@@ -37,8 +37,8 @@ pub(crate) async fn tables(engine: &SqlEngine, query: CommandGetTables) -> Resul
         for name in of_schema.names() {
             // The table may have been dropped since.
             let Some(table) = of_schema.table(&name).await? else { continue };
-            let listed = tables.append(CATALOG, *schema, &name, TABLE, &table.schema());
-            listed.map_err(|error| Error::internal(error.to_string()))?;
+            let result = tables.append(CATALOG, *schema, &name, TABLE, &table.schema());
+            result.map_err(|error| Error::internal(error.to_string()))?;
         }
     }
     tables.build().map_err(|error| Error::internal(error.to_string()))

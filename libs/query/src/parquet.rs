@@ -107,21 +107,21 @@ impl StoredFile {
     /// # Errors
     /// The errors of the storage; `Corrupt` if the file is not a Parquet file. An error is the last
     /// item.
-    pub fn rows(self, table: &Schema, wanted: &TableScan) -> Batches {
-        let columns = wanted.columns.iter().map(|place| Arc::clone(&table.fields()[*place]));
+    pub fn rows(self, table: &Schema, scan: &TableScan) -> Batches {
+        let columns = scan.columns.iter().map(|place| Arc::clone(&table.fields()[*place]));
         let columns: Vec<FieldRef> = columns.collect();
-        let bounds = wanted
+        let bounds = scan
             .bounds
             .iter()
             .map(|bounds| (Arc::clone(&table.fields()[bounds.column]), bounds.clone()));
         let bounds: Vec<_> = bounds.collect();
-        let begun = async move {
+        let rows = async move {
             let name = self.name.clone();
             let rows =
                 self.begin(&columns, &bounds).await.map_err(|error| from_parquet(error, &name))?;
             Ok::<_, Error>(rows.map_err(move |error| from_parquet(error, &name)))
         };
-        stream::once(begun).try_flatten().boxed()
+        stream::once(rows).try_flatten().boxed()
     }
 
     /// Returns all rows of a file, with the columns of the file.
@@ -193,31 +193,33 @@ fn cast_columns(
 /// minimum and maximum integers.
 fn may_have(group: &RowGroupMetaData, column: &str, bounds: &Bounds) -> bool {
     let chunk = group.columns().iter().find(|it| it.column_path().parts() == [column]);
-    let Some(Statistics::Int64(within)) = chunk.and_then(|chunk| chunk.statistics()) else {
+    let Some(Statistics::Int64(statistics)) = chunk.and_then(|chunk| chunk.statistics()) else {
         return true;
     };
-    let (Some(least), Some(greatest)) = (within.min_opt(), within.max_opt()) else { return true };
+    let (Some(minimum), Some(maximum)) = (statistics.min_opt(), statistics.max_opt()) else {
+        return true;
+    };
     let number = |value: &Value| match value {
         Value::Int64(number) | Value::Timestamp(number) => Some(*number),
         _ => None,
     };
-    let above = match &bounds.from {
-        Bound::Included(value) => number(value).is_none_or(|from| from <= *greatest),
-        Bound::Excluded(value) => number(value).is_none_or(|from| from < *greatest),
+    let may_reach_from = match &bounds.from {
+        Bound::Included(value) => number(value).is_none_or(|from| from <= *maximum),
+        Bound::Excluded(value) => number(value).is_none_or(|from| from < *maximum),
         Bound::Unbounded => true,
     };
-    let below = match &bounds.to {
-        Bound::Included(value) => number(value).is_none_or(|to| *least <= to),
-        Bound::Excluded(value) => number(value).is_none_or(|to| *least < to),
+    let may_reach_to = match &bounds.to {
+        Bound::Included(value) => number(value).is_none_or(|to| *minimum <= to),
+        Bound::Excluded(value) => number(value).is_none_or(|to| *minimum < to),
         Bound::Unbounded => true,
     };
-    above && below
+    may_reach_from && may_reach_to
 }
 
 fn from_parquet(error: ParquetError, name: &str) -> Error {
     match error {
         ParquetError::External(error) => match error.downcast::<Error>() {
-            Ok(ours) => *ours,
+            Ok(error) => *error,
             Err(error) => Error::corrupt(format!("the file `{name}` cannot be read: {error}")),
         },
         error => Error::corrupt(format!("the file `{name}` cannot be read: {error}")),

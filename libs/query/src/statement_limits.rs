@@ -67,11 +67,11 @@ pub(crate) fn check_tables(statement: &Statement) -> Result<()> {
 #[derive(Default)]
 struct TableCount {
     /// The tables of each query around the visited place, from outside in.
-    around: Vec<usize>,
+    tables_around: Vec<usize>,
     /// Names of the queries that the visited WITH clauses name, and their tables.
-    named: Vec<(String, usize)>,
+    named_tables: Vec<(String, usize)>,
     /// The named queries that are not visited to their end yet, by their places in memory.
-    coming: Vec<(*const Query, String)>,
+    unvisited_queries: Vec<(*const Query, String)>,
     /// The tables of all finished outermost queries.
     tables: usize,
 }
@@ -80,20 +80,22 @@ impl Visitor for TableCount {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        self.around.push(0);
-        for named in query.with.iter().flat_map(|with| &with.cte_tables) {
-            let name = named.alias.name.value.to_lowercase();
-            self.coming.push((ptr::from_ref(&*named.query), name));
+        self.tables_around.push(0);
+        for named_query in query.with.iter().flat_map(|with| &with.cte_tables) {
+            let name = named_query.alias.name.value.to_lowercase();
+            self.unvisited_queries.push((ptr::from_ref(&*named_query.query), name));
         }
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        let tables = self.around.pop().unwrap_or_default();
-        let place = self.coming.iter().position(|(of, _)| ptr::eq(*of, query));
-        match (place, self.around.last_mut()) {
-            (Some(place), _) => self.named.push((self.coming.swap_remove(place).1, tables)),
-            (None, Some(around)) => *around = around.saturating_add(tables),
+        let tables = self.tables_around.pop().unwrap_or_default();
+        let place = self.unvisited_queries.iter().position(|(pointer, _)| ptr::eq(*pointer, query));
+        match (place, self.tables_around.last_mut()) {
+            (Some(place), _) => {
+                self.named_tables.push((self.unvisited_queries.swap_remove(place).1, tables))
+            }
+            (None, Some(tables_around)) => *tables_around = tables_around.saturating_add(tables),
             (None, None) => self.tables = self.tables.saturating_add(tables),
         }
         ControlFlow::Continue(())
@@ -101,10 +103,11 @@ impl Visitor for TableCount {
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
         let name = relation.to_string().replace('"', "").to_lowercase();
-        let named = self.named.iter().rev().find(|(of, _)| *of == name);
-        let tables = named.map_or(1, |(_, tables)| (*tables).max(1));
-        if let Some(around) = self.around.last_mut() {
-            *around = around.saturating_add(tables);
+        let named_table =
+            self.named_tables.iter().rev().find(|(table_name, _)| *table_name == name);
+        let tables = named_table.map_or(1, |(_, tables)| (*tables).max(1));
+        if let Some(tables_around) = self.tables_around.last_mut() {
+            *tables_around = tables_around.saturating_add(tables);
         }
         ControlFlow::Continue(())
     }
@@ -116,7 +119,7 @@ impl Visitor for TableCount {
 /// `LimitExceeded` if the plan has too many nodes, columns and expressions.
 pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<()> {
     let mut parts = 0;
-    let counted = plan.apply_with_subqueries(|node| {
+    let result = plan.apply_with_subqueries(|node| {
         parts += 1 + node.schema().fields().len();
         node.apply_expressions(|expression| {
             expression.apply(|_| {
@@ -127,7 +130,7 @@ pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<()> {
         let is_too_large = parts > SQL_PLAN_PARTS_MAX;
         Ok(if is_too_large { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
-    counted.map_err(|error| from_engine(&error))?;
+    result.map_err(|error| from_engine(&error))?;
     if parts > SQL_PLAN_PARTS_MAX {
         let message = "the statement's plan is too large; join fewer tables, or name a query less \
                        often";

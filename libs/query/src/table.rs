@@ -47,7 +47,7 @@ pub trait Table: Debug + Send + Sync + 'static {
 
     /// Returns the rows of a part with the requested columns, in the requested order: all rows
     /// within the bounds, and possibly others, which the engine filters out.
-    fn rows(&self, part: usize, wanted: &TableScan) -> Batches;
+    fn rows(&self, part: usize, scan: &TableScan) -> Batches;
 }
 
 /// Columns and rows that a scan requests.
@@ -109,17 +109,17 @@ impl Readable {
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
         let schema = self.0.schema();
         let all = || (0..schema.fields().len()).collect();
-        let wanted = TableScan {
+        let scan = TableScan {
             columns: projection.cloned().unwrap_or_else(all),
             bounds: filters.iter().filter_map(|filter| Bounds::of(filter, &schema)).collect(),
         };
-        let schema = Arc::new(schema.project(&wanted.columns)?);
+        let schema = Arc::new(schema.project(&scan.columns)?);
         let (parts, chains) = (self.0.parts(), session.config().target_partitions().max(1));
         // A table without parts gets one empty chain.
         let chains = (0..chains.min(parts.max(1))).map(|first| {
             let parts = (first..parts).step_by(chains).collect();
             let (table, schema) = (Arc::clone(&self.0), Arc::clone(&schema));
-            Arc::new(Chain { table, wanted: wanted.clone(), parts, schema }) as _
+            Arc::new(Chain { table, scan: scan.clone(), parts, schema }) as _
         });
         let chains = chains.collect();
         Ok(Arc::new(StreamingTableExec::try_new(schema, chains, None, [], false, limit)?))
@@ -159,11 +159,11 @@ impl TableProvider for Readable {
         filters: &[&Expr],
     ) -> EngineResult<Vec<TableProviderFilterPushDown>> {
         let schema = self.0.schema();
-        let of = |filter: &&Expr| match Bounds::of(filter, &schema) {
+        let pushdown_of = |filter: &&Expr| match Bounds::of(filter, &schema) {
             Some(_) => TableProviderFilterPushDown::Inexact,
             None => TableProviderFilterPushDown::Unsupported,
         };
-        Ok(filters.iter().map(of).collect())
+        Ok(filters.iter().map(pushdown_of).collect())
     }
 }
 
@@ -171,7 +171,7 @@ impl TableProvider for Readable {
 #[derive(Debug)]
 struct Chain {
     table: Arc<dyn Table>,
-    wanted: TableScan,
+    scan: TableScan,
     parts: Vec<usize>,
     schema: SchemaRef,
 }
@@ -182,9 +182,9 @@ impl PartitionStream for Chain {
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (table, wanted) = (Arc::clone(&self.table), self.wanted.clone());
+        let (table, scan) = (Arc::clone(&self.table), self.scan.clone());
         let parts = stream::iter(self.parts.clone());
-        let rows = parts.flat_map(move |part| table.rows(part, &wanted));
+        let rows = parts.flat_map(move |part| table.rows(part, &scan));
         let rows = rows.map(|batch| batch.map_err(external));
         Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows))
     }

@@ -36,7 +36,7 @@ enum Kind {
 
 #[derive(Debug, Default)]
 struct Observations {
-    wanted: Mutex<Vec<TableScan>>,
+    scans: Mutex<Vec<TableScan>>,
     batches: AtomicUsize,
 }
 
@@ -80,14 +80,14 @@ fn text() -> FieldType {
 }
 
 impl Memory {
-    fn batch(&self, from: i64, wanted: &TableScan) -> RecordBatch {
+    fn batch(&self, from: i64, scan: &TableScan) -> RecordBatch {
         self.1.batches.fetch_add(1, Ordering::SeqCst);
         let numbers = || from..from + BATCH;
         let n = column(int64(), numbers().map(|n| Some(Value::Int64(n))).collect()).unwrap();
         let texts = numbers().map(|n| Some(Value::String(format!("text of {n}"))));
         let texts = column(text(), texts.collect()).unwrap();
-        let columns = wanted.columns.iter().map(|place| [&n, &texts][*place].clone()).collect();
-        let schema = Arc::new(self.schema().project(&wanted.columns).unwrap());
+        let columns = scan.columns.iter().map(|place| [&n, &texts][*place].clone()).collect();
+        let schema = Arc::new(self.schema().project(&scan.columns).unwrap());
         let options = RecordBatchOptions::new().with_row_count(Some(BATCH as usize));
         RecordBatch::try_new_with_options(schema, columns, &options).unwrap()
     }
@@ -95,7 +95,7 @@ impl Memory {
 
 impl Table for Memory {
     fn schema(&self) -> SchemaRef {
-        let field = |name, of| Field::new(name, arrow_type(of), true);
+        let field = |name, data_type| Field::new(name, arrow_type(data_type), true);
         Arc::new(Schema::new(vec![field("n", int64()), field("text", text())]))
     }
 
@@ -103,14 +103,14 @@ impl Table for Memory {
         PARTS as usize
     }
 
-    fn rows(&self, part: usize, wanted: &TableScan) -> Batches {
-        self.1.wanted.lock().unwrap().push(wanted.clone());
-        let (table, wanted) = (self.clone(), wanted.clone());
+    fn rows(&self, part: usize, scan: &TableScan) -> Batches {
+        self.1.scans.lock().unwrap().push(scan.clone());
+        let (table, scan) = (self.clone(), scan.clone());
         let first = part as i64 * ROWS_OF_PART;
         let begins = (first..first + ROWS_OF_PART).step_by(BATCH as usize);
         stream::iter(begins)
             .then(move |from| {
-                let (table, wanted) = (table.clone(), wanted.clone());
+                let (table, scan) = (table.clone(), scan.clone());
                 async move {
                     match table.0 {
                         Kind::Numbers => {}
@@ -119,7 +119,7 @@ impl Table for Memory {
                         Kind::Failing => return Err(Error::corrupt("a damaged row")),
                         Kind::Panicking => panic!("planned by the test"),
                     }
-                    Ok(table.batch(from, &wanted))
+                    Ok(table.batch(from, &scan))
                 }
             })
             .boxed()
@@ -129,7 +129,7 @@ impl Table for Memory {
 /// An engine over these tables, and the requests that they received.
 struct Setup {
     engine: SqlEngine,
-    seen: Arc<Observations>,
+    observations: Arc<Observations>,
     _folder: tempfile::TempDir,
 }
 
@@ -138,10 +138,10 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let mut options = SqlOptions::new(folder.path().join("sql"));
         change(&mut options);
-        let seen = Arc::<Observations>::default();
-        let tables: Arc<dyn Tables> = Arc::new(AllTables(Arc::clone(&seen)));
+        let observations = Arc::<Observations>::default();
+        let tables: Arc<dyn Tables> = Arc::new(AllTables(Arc::clone(&observations)));
         let engine = SqlEngine::start(vec![("events", tables)], options).unwrap();
-        Self { engine, seen, _folder: folder }
+        Self { engine, observations, _folder: folder }
     }
 
     async fn batches(&self, sql: &str) -> Result<Vec<RecordBatch>> {
@@ -156,7 +156,7 @@ impl Setup {
         columns.flat_map(|column| column.values().to_vec()).collect()
     }
 
-    async fn refused(&self, sql: &str) -> Error {
+    async fn refusal(&self, sql: &str) -> Error {
         match self.batches(sql).await {
             Ok(_) => panic!("`{sql}` is answered"),
             Err(error) => error,
@@ -181,18 +181,18 @@ async fn statements_are_answered() {
     assert_eq!(setup.numbers("SELECT count(*) FROM events.numbers").await, [3_000]);
     let last = "SELECT n FROM forebay.events.numbers ORDER BY n DESC LIMIT 2";
     assert_eq!(setup.numbers(last).await, [2_999, 2_998]);
-    let grouped = "SELECT n % 3 AS k, count(*) FROM numbers WHERE n < 10 GROUP BY k ORDER BY k";
-    assert_eq!(setup.numbers(grouped).await, [0, 1, 2]);
-    let joined = "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n + 2990 ORDER BY 1";
-    assert_eq!(setup.numbers(joined).await, (2_990..3_000).collect::<Vec<_>>());
+    let grouped_sql = "SELECT n % 3 AS k, count(*) FROM numbers WHERE n < 10 GROUP BY k ORDER BY k";
+    assert_eq!(setup.numbers(grouped_sql).await, [0, 1, 2]);
+    let joined_sql = "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n + 2990 ORDER BY 1";
+    assert_eq!(setup.numbers(joined_sql).await, (2_990..3_000).collect::<Vec<_>>());
     let text = setup.batches("SELECT text || '!' FROM numbers WHERE n = 7").await.unwrap();
     assert_eq!(text[0].column(0).as_string::<i32>().value(0), "text of 7!");
     let text = setup.batches("SELECT concat(text, NULL, 1), NULL || text FROM numbers WHERE n = 0");
     let text = text.await.unwrap();
     assert_eq!(text[0].column(0).as_string::<i32>().value(0), "text of 01");
     assert_eq!(text[0].column(1).null_count(), 1);
-    let listed = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'events'";
-    assert_eq!(setup.numbers(listed).await, [4]);
+    let listed_sql = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'events'";
+    assert_eq!(setup.numbers(listed_sql).await, [4]);
     let columns = setup.engine.columns("SELECT n AS x, text FROM numbers").await.unwrap();
     assert_eq!(columns.field(0).name(), "x");
     assert!(setup.batches("EXPLAIN SELECT n FROM numbers").await.is_ok());
@@ -204,15 +204,15 @@ async fn table_receives_requested_columns_and_bounds() {
     let sql = "SELECT text FROM numbers WHERE n >= 5 AND 8 > n AND text <> 'x'";
     let batches = setup.batches(sql).await.unwrap();
     assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 3);
-    let wanted = setup.seen.wanted.lock().unwrap()[0].clone();
+    let scan = setup.observations.scans.lock().unwrap()[0].clone();
     let bounds = |from, to| Bounds { column: 0, from, to };
     let int = Value::Int64;
-    assert!(wanted.bounds.contains(&bounds(Bound::Included(int(5)), Bound::Unbounded)));
-    assert!(wanted.bounds.contains(&bounds(Bound::Unbounded, Bound::Excluded(int(8)))));
-    setup.seen.wanted.lock().unwrap().clear();
+    assert!(scan.bounds.contains(&bounds(Bound::Included(int(5)), Bound::Unbounded)));
+    assert!(scan.bounds.contains(&bounds(Bound::Unbounded, Bound::Excluded(int(8)))));
+    setup.observations.scans.lock().unwrap().clear();
     setup.numbers("SELECT count(*) FROM numbers").await;
-    let seen = setup.seen.wanted.lock().unwrap();
-    assert_eq!((seen.len(), seen[0].columns.len()), (PARTS as usize, 0));
+    let scans = setup.observations.scans.lock().unwrap();
+    assert_eq!((scans.len(), scans[0].columns.len()), (PARTS as usize, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -238,11 +238,11 @@ async fn engine_refuses_statements_that_write() {
         "SELECT 'open",
         "",
     ] {
-        let code = setup.refused(sql).await.code();
+        let code = setup.refusal(sql).await.code();
         let codes = [ErrorCode::InvalidArgument, ErrorCode::Unsupported];
         assert!(codes.contains(&code), "{sql}: {code:?}");
     }
-    assert_eq!(setup.refused("SELECT * FROM elsewhere").await.code(), ErrorCode::Unavailable);
+    assert_eq!(setup.refusal("SELECT * FROM elsewhere").await.code(), ErrorCode::Unavailable);
 }
 
 /// Proves that the process survives a statement of any depth.
@@ -250,17 +250,17 @@ async fn engine_refuses_statements_that_write() {
 async fn engine_refuses_long_and_deep_statements() {
     let setup = patient_setup();
     let chain = |terms: usize| format!("SELECT 1{}", " + 1".repeat(terms));
-    let error = setup.refused(&chain(15_000)).await;
+    let error = setup.refusal(&chain(15_000)).await;
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
-    let error = setup.refused(&format!("SELECT '{}'", "x".repeat(70_000))).await;
+    let error = setup.refusal(&format!("SELECT '{}'", "x".repeat(70_000))).await;
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
     assert_eq!(setup.numbers(&chain(1_990)).await, [1_991]);
     let ors = "SELECT count(*) FROM numbers WHERE n = 0".to_owned() + &" OR n = 1".repeat(400);
     assert_eq!(setup.numbers(&ors).await, [2]);
     let deep = format!("SELECT {}1{}", "(".repeat(900), ")".repeat(900));
-    assert_eq!(setup.refused(&deep).await.code(), ErrorCode::InvalidArgument);
+    assert_eq!(setup.refusal(&deep).await.code(), ErrorCode::InvalidArgument);
     let nested = format!("{}SELECT 1{}", "SELECT * FROM (".repeat(300), ")".repeat(300));
-    assert_eq!(setup.refused(&nested).await.code(), ErrorCode::InvalidArgument);
+    assert_eq!(setup.refusal(&nested).await.code(), ErrorCode::InvalidArgument);
     let items: Vec<_> = (0..5_000).map(|n| n.to_string()).collect();
     let list = format!("SELECT count(*) FROM numbers WHERE n IN ({})", items.join(", "));
     assert_eq!(setup.numbers(&list).await, [3_000]);
@@ -277,8 +277,8 @@ async fn deepest_statements_within_the_limits_are_answered() {
     assert_eq!(setup.numbers(&sum).await, [SQL_OPERATORS_MAX as i64 - 9]);
     let column = repeat("SELECT count(n", " + n", (SQL_OPERATORS_MAX - 20) / 2) + ") FROM numbers";
     assert_eq!(setup.numbers(&column).await, [3_000]);
-    let any = where_(repeat("n = 0", " OR n = 1", (SQL_OPERATORS_MAX - 20) / 3));
-    assert_eq!(setup.numbers(&any).await, [2]);
+    let or_sql = where_(repeat("n = 0", " OR n = 1", (SQL_OPERATORS_MAX - 20) / 3));
+    assert_eq!(setup.numbers(&or_sql).await, [2]);
     let all = where_(repeat("n >= 0", " AND n + 1 > n", (SQL_OPERATORS_MAX - 20) / 5));
     assert_eq!(setup.numbers(&all).await, [3_000]);
     // The planner would format the whole remaining chain at each call of a function.
@@ -310,11 +310,11 @@ async fn statement_beyond_its_memory_fails_alone() {
                  FROM {pairs}) y ON x.t = y.t AND x.n = y.m"
         ),
         // The budget does not count the result of a function, and each step doubles the string.
-        (0..18).fold("SELECT text t FROM numbers".to_owned(), |of, _| {
-            format!("SELECT t || t AS t FROM ({of})")
+        (0..18).fold("SELECT text t FROM numbers".to_owned(), |query, _| {
+            format!("SELECT t || t AS t FROM ({query})")
         }),
     ] {
-        let error = setup.refused(&sql).await;
+        let error = setup.refusal(&sql).await;
         assert_eq!(error.code(), ErrorCode::LimitExceeded, "{sql}: {error}");
     }
     assert_eq!(setup.numbers("SELECT count(*) FROM numbers").await, [3_000]);
@@ -324,30 +324,30 @@ async fn statement_beyond_its_memory_fails_alone() {
 async fn statement_beyond_its_time_is_ended() {
     let setup = Setup::new(|options| options.deadline = Duration::from_millis(300));
     for sql in ["SELECT n FROM stuck", "SELECT sum(n) FROM stuck"] {
-        assert_eq!(setup.refused(sql).await.code(), ErrorCode::DeadlineExceeded);
+        assert_eq!(setup.refusal(sql).await.code(), ErrorCode::DeadlineExceeded);
     }
 }
 
 /// Returns a statement whose plan contains the innermost query 2^`levels` times.
-fn doubled(levels: usize) -> String {
-    let mut named = "WITH q0 AS (SELECT n FROM numbers)".to_owned();
+fn double_query(levels: usize) -> String {
+    let mut sql = "WITH q0 AS (SELECT n FROM numbers)".to_owned();
     for level in 1..=levels {
-        let below = level - 1;
-        named += &format!(", q{level} AS (SELECT a.n FROM q{below} a CROSS JOIN q{below} b)");
+        let previous = level - 1;
+        sql += &format!(", q{level} AS (SELECT a.n FROM q{previous} a CROSS JOIN q{previous} b)");
     }
-    format!("{named} SELECT count(*) FROM q{levels}")
+    format!("{sql} SELECT count(*) FROM q{levels}")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_beyond_its_size_limit_is_refused() {
     let setup = setup();
     for levels in [16, 100] {
-        let error = setup.refused(&doubled(levels)).await;
+        let error = setup.refusal(&double_query(levels)).await;
         assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
         assert!(error.to_string().contains("too many tables"), "{error}");
     }
     let aliases: Vec<_> = (0..400).map(|at| format!("numbers a{at}")).collect();
-    let error = setup.refused(&format!("SELECT 1 FROM {}", aliases.join(", "))).await;
+    let error = setup.refusal(&format!("SELECT 1 FROM {}", aliases.join(", "))).await;
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
     assert!(error.to_string().contains("plan"), "{error}");
 }
@@ -360,12 +360,12 @@ async fn planning_ends_at_the_deadline() {
         options.deadline = Duration::from_millis(300);
         options.at_once = 1;
     });
-    let sql = doubled(9);
-    let refused = tokio::time::timeout(Duration::from_secs(60), setup.refused(&sql)).await;
-    let error = refused.expect("planning outlasts its deadline");
+    let sql = double_query(9);
+    let result = tokio::time::timeout(Duration::from_secs(60), setup.refusal(&sql)).await;
+    let error = result.expect("planning outlasts its deadline");
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
-    let again = async { while setup.engine.columns("SELECT n FROM numbers").await.is_err() {} };
-    tokio::time::timeout(Duration::from_secs(60), again).await.expect("the planner goes on");
+    let retry = async { while setup.engine.columns("SELECT n FROM numbers").await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(60), retry).await.expect("the planner goes on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -380,7 +380,7 @@ async fn statement_returns_table_errors_and_contains_panics() {
     };
     assert_eq!((error.code(), error.message()), (ErrorCode::Corrupt, "a damaged row"));
     assert!(rows.next().await.is_none());
-    assert_eq!(setup.refused("SELECT n FROM panicking").await.code(), ErrorCode::Internal);
+    assert_eq!(setup.refusal("SELECT n FROM panicking").await.code(), ErrorCode::Internal);
     assert_eq!(setup.numbers("SELECT count(*) FROM numbers").await, [3_000]);
 }
 
@@ -406,7 +406,7 @@ async fn statement_without_a_turn_in_time_is_unavailable() {
     });
     // The test takes no rows of the first statement.
     let first = setup.engine.run("SELECT n FROM numbers").await.unwrap();
-    assert_eq!(setup.refused("SELECT n FROM numbers").await.code(), ErrorCode::Unavailable);
+    assert_eq!(setup.refusal("SELECT n FROM numbers").await.code(), ErrorCode::Unavailable);
     drop(first);
 }
 
@@ -416,11 +416,11 @@ async fn engine_reads_batches_only_on_demand() {
     let mut rows = setup.engine.run("SELECT n FROM numbers").await.unwrap().batches;
     rows.next().await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let read = setup.seen.batches.load(Ordering::SeqCst);
+    let read = setup.observations.batches.load(Ordering::SeqCst);
     let all = (PARTS * ROWS_OF_PART / BATCH) as usize;
     assert!(read < all, "{read} of {all} batches");
-    let left: Vec<_> = rows.try_collect().await.unwrap();
-    let rows = left.iter().map(RecordBatch::num_rows).sum::<usize>();
+    let batches: Vec<_> = rows.try_collect().await.unwrap();
+    let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     assert!((2_000..3_000).contains(&rows), "{rows}");
 }
 
@@ -428,23 +428,27 @@ async fn engine_reads_batches_only_on_demand() {
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_projection_is_computed_twice() {
     let setup = setup();
-    let again = |expression: &str, times: usize| {
-        let of = "SELECT n, text AS t FROM numbers WHERE n = 7".to_owned();
-        let sql = (0..times).fold(of, |of, _| format!("SELECT {expression} FROM ({of})"));
+    let repeat_projection = |expression: &str, times: usize| {
+        let query = "SELECT n, text AS t FROM numbers WHERE n = 7".to_owned();
+        let sql = (0..times).fold(query, |query, _| format!("SELECT {expression} FROM ({query})"));
         format!("SELECT * FROM ({sql})")
     };
     for (times, expected) in [(1, 8), (2, 9), (6, 13)] {
-        assert_eq!(setup.numbers(&again("n + 1 AS n, t", times)).await, [expected], "{times}");
+        assert_eq!(
+            setup.numbers(&repeat_projection("n + 1 AS n, t", times)).await,
+            [expected],
+            "{times}"
+        );
     }
     let text = async |sql: &str| {
         let batches = setup.batches(sql).await.unwrap();
         batches[0].column(0).as_string::<i32>().value(0).to_owned()
     };
-    assert_eq!(text(&again("substr(t, 2) AS t", 3)).await, "t of 7");
-    let renamed = "SELECT substr(u, 2) AS t FROM (SELECT t AS u FROM (SELECT substr(t, 2) AS t \
+    assert_eq!(text(&repeat_projection("substr(t, 2) AS t", 3)).await, "t of 7");
+    let renamed_sql = "SELECT substr(u, 2) AS t FROM (SELECT t AS u FROM (SELECT substr(t, 2) AS t \
                    FROM (SELECT text AS t FROM numbers WHERE n = 7)))";
-    assert_eq!(text(renamed).await, "xt of 7");
-    let joined = "SELECT substr(t, 2) || '' AS t FROM (SELECT substr(t, 2) || '' AS t FROM \
+    assert_eq!(text(renamed_sql).await, "xt of 7");
+    let joined_sql = "SELECT substr(t, 2) || '' AS t FROM (SELECT substr(t, 2) || '' AS t FROM \
                   (SELECT text AS t FROM numbers WHERE n = 7) ORDER BY 1 LIMIT 1)";
-    assert_eq!(text(joined).await, "xt of 7");
+    assert_eq!(text(joined_sql).await, "xt of 7");
 }

@@ -35,8 +35,8 @@ impl Table for Numbers {
         1
     }
 
-    fn rows(&self, _: usize, wanted: &TableScan) -> Batches {
-        assert_eq!(wanted.columns, [0]);
+    fn rows(&self, _: usize, scan: &TableScan) -> Batches {
+        assert_eq!(scan.columns, [0]);
         stream::iter([Ok(numbers())]).boxed()
     }
 }
@@ -79,7 +79,7 @@ impl Scans for OneScan {
 }
 
 /// Starts a server and returns a channel to it.
-async fn served(folder: &tempfile::TempDir) -> Channel {
+async fn serve(folder: &tempfile::TempDir) -> Channel {
     let tables: Arc<dyn Tables> = Arc::new(OneTable);
     let options = SqlOptions::new(folder.path().join("sql"));
     let engine = SqlEngine::start(vec![("events", tables)], options).unwrap();
@@ -93,10 +93,10 @@ async fn served(folder: &tempfile::TempDir) -> Channel {
 
 async fn rows(mut client: FlightSqlServiceClient<Channel>, sql: &str) -> Vec<i64> {
     let info = client.execute(sql.to_owned(), None).await.unwrap();
-    fetched(&mut client, info).await
+    fetch(&mut client, info).await
 }
 
-async fn fetched(
+async fn fetch(
     client: &mut FlightSqlServiceClient<Channel>,
     info: arrow_flight::FlightInfo,
 ) -> Vec<i64> {
@@ -117,7 +117,7 @@ async fn batches(
 #[tokio::test(flavor = "multi_thread")]
 async fn driver_runs_and_prepares_statements() {
     let folder = tempfile::tempdir().unwrap();
-    let channel = served(&folder).await;
+    let channel = serve(&folder).await;
     let mut client = FlightSqlServiceClient::new(channel);
     assert_eq!(rows(client.clone(), "SELECT sum(n) FROM numbers").await, [45]);
     let mut prepared =
@@ -125,19 +125,19 @@ async fn driver_runs_and_prepares_statements() {
     assert_eq!(prepared.dataset_schema().unwrap().field(0).name(), "n");
     for _ in 0..2 {
         let info = prepared.execute().await.unwrap();
-        assert_eq!(fetched(&mut client, info).await, [8, 9]);
+        assert_eq!(fetch(&mut client, info).await, [8, 9]);
     }
     prepared.close().await.unwrap();
     let empty = client.execute("SELECT n FROM numbers WHERE n > 70".to_owned(), None);
     let info = empty.await.unwrap();
     assert_eq!(info.clone().try_decode_schema().unwrap().field(0).name(), "n");
-    assert_eq!(fetched(&mut client, info).await, [0; 0]);
+    assert_eq!(fetch(&mut client, info).await, [0; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn driver_lists_catalogs_tables_and_server_info() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = FlightSqlServiceClient::new(served(&folder).await);
+    let mut client = FlightSqlServiceClient::new(serve(&folder).await);
     let texts = |batches: &[RecordBatch], place: usize| -> Vec<_> {
         let text = |batch: &RecordBatch| batch.column(place).as_string::<i32>().value(0).to_owned();
         batches.iter().map(text).collect()
@@ -170,13 +170,13 @@ async fn driver_lists_catalogs_tables_and_server_info() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rust_client_receives_typed_errors() {
     let folder = tempfile::tempdir().unwrap();
-    let channel = served(&folder).await;
+    let channel = serve(&folder).await;
     let rows = query(channel.clone(), "SELECT n FROM numbers").await.unwrap();
     assert_eq!(rows.schema.field(0).name(), "n");
     let batches: Vec<_> = rows.batches.try_collect().await.unwrap();
     assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 10);
-    let refused = query(channel.clone(), "SELECT x FROM numbers").await.err().unwrap();
-    assert_eq!(refused.code(), ErrorCode::InvalidArgument, "{refused}");
+    let error = query(channel.clone(), "SELECT x FROM numbers").await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
     let ticket = v1::ScanTicket { stream: "numbers".to_owned(), ..Default::default() };
     let send = |ticket| {
         let mut request = tonic::Request::new(ticket);

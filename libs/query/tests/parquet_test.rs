@@ -31,9 +31,9 @@ impl FileStorage for Memory {
         let bytes = found.ok_or_else(|| Error::not_found("it is gone"));
         let range = range.start as usize..range.end as usize;
         Box::pin(async move {
-            let short = || Error::unavailable("not all bytes came");
+            let short_error = || Error::unavailable("not all bytes came");
             let bytes = bytes?;
-            bytes.get(range.clone()).map(|_| bytes.slice(range)).ok_or_else(short)
+            bytes.get(range.clone()).map(|_| bytes.slice(range)).ok_or_else(short_error)
         })
     }
 }
@@ -50,31 +50,31 @@ fn scalar(scalar: ScalarType) -> FieldType {
     FieldType::Scalar(scalar)
 }
 
-fn field(name: &str, of: ScalarType, id: i32) -> Field {
-    identified(Field::new(name, arrow_type(scalar(of)), true), id)
+fn field(name: &str, scalar_type: ScalarType, id: i32) -> Field {
+    identified(Field::new(name, arrow_type(scalar(scalar_type)), true), id)
 }
 
-fn written() -> SchemaRef {
+fn written_schema() -> SchemaRef {
     use ScalarType::{Int32, Int64, String};
     Arc::new(Schema::new(vec![field("n", Int64, 1), field("p", Int32, 2), field("t", String, 3)]))
 }
 
 fn rows(numbers: Range<i64>) -> RecordBatch {
-    let of = |scalar_type, value: fn(i64) -> Value| {
+    let column_of = |scalar_type, value: fn(i64) -> Value| {
         let values = numbers.clone().map(|n| (n % 7 != 0).then(|| value(n))).collect();
         column(scalar(scalar_type), values).unwrap()
     };
     let all = numbers.clone().map(|n| Some(Value::Int64(n))).collect();
     let columns = vec![
         column(scalar(ScalarType::Int64), all).unwrap(),
-        of(ScalarType::Int32, |n| Value::Int32(n as i32)),
-        of(ScalarType::String, |n| Value::String(format!("text of {n}"))),
+        column_of(ScalarType::Int32, |n| Value::Int32(n as i32)),
+        column_of(ScalarType::String, |n| Value::String(format!("text of {n}"))),
     ];
-    RecordBatch::try_new(written(), columns).unwrap()
+    RecordBatch::try_new(written_schema(), columns).unwrap()
 }
 
 fn file() -> Bytes {
-    let mut file = ParquetFile::new(written()).unwrap();
+    let mut file = ParquetFile::new(written_schema()).unwrap();
     for from in (0..ROWS).step_by(1_000) {
         file.write(&rows(from..from + 1_000)).unwrap();
     }
@@ -82,12 +82,12 @@ fn file() -> Bytes {
     file.finish().unwrap()
 }
 
-fn wanted(columns: &[usize], bounds: Vec<Bounds>) -> TableScan {
+fn scan_of(columns: &[usize], bounds: Vec<Bounds>) -> TableScan {
     TableScan { columns: columns.to_vec(), bounds }
 }
 
-async fn read(file: StoredFile, table: &Schema, wanted: &TableScan) -> Result<Vec<RecordBatch>> {
-    file.rows(table, wanted).try_collect().await
+async fn read(file: StoredFile, table: &Schema, scan: &TableScan) -> Result<Vec<RecordBatch>> {
+    file.rows(table, scan).try_collect().await
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn columns_are_found_by_field_id_and_widened() {
         // Another column has the same name as one of the file's columns.
         field("t", String, 8),
     ]);
-    let found = read(memory.file(file()), &table, &wanted(&[2, 1, 0, 3], vec![])).await.unwrap();
+    let found = read(memory.file(file()), &table, &scan_of(&[2, 1, 0, 3], vec![])).await.unwrap();
     let mut next = 0;
     for batch in &found {
         assert_eq!(batch.schema().field(1).data_type(), &DataType::Int64);
@@ -116,8 +116,8 @@ async fn columns_are_found_by_field_id_and_widened() {
         }
     }
     assert_eq!(next, ROWS);
-    let none = read(memory.file(file()), &table, &wanted(&[], vec![])).await.unwrap();
-    assert_eq!(none.iter().map(RecordBatch::num_rows).sum::<usize>(), ROWS as usize);
+    let batches = read(memory.file(file()), &table, &scan_of(&[], vec![])).await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), ROWS as usize);
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn reader_skips_unrequested_columns_and_groups() {
         from: Bound::Included(Value::Int64(40_000)),
         to: Bound::Excluded(Value::Int64(40_010)),
     };
-    let found = read(file.clone(), &written(), &wanted(&[0], vec![bounds])).await.unwrap();
+    let found = read(file.clone(), &written_schema(), &scan_of(&[0], vec![bounds])).await.unwrap();
     let numbers = |found: &[RecordBatch]| -> Vec<i64> {
         let column = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().clone();
         found.iter().map(column).flat_map(|column| column.values().to_vec()).collect()
@@ -137,7 +137,7 @@ async fn reader_skips_unrequested_columns_and_groups() {
     let found = numbers(&found);
     assert!(found.len() < ROWS as usize && (40_000..40_010).all(|n| found.contains(&n)));
     let read_of_some = memory.read.swap(0, Ordering::SeqCst);
-    read(file, &written(), &wanted(&[0, 1, 2], vec![])).await.unwrap();
+    read(file, &written_schema(), &scan_of(&[0, 1, 2], vec![])).await.unwrap();
     let read_of_all = memory.read.load(Ordering::SeqCst);
     assert!(read_of_some * 3 < read_of_all, "{read_of_some} of {read_of_all} bytes");
 }
@@ -148,7 +148,10 @@ async fn reader_reports_an_invalid_file() {
     let good = file();
     let code = async |bytes: Bytes| {
         let file = memory.file(bytes);
-        read(file, &written(), &wanted(&[0, 1, 2], vec![])).await.err().map(|error| error.code())
+        read(file, &written_schema(), &scan_of(&[0, 1, 2], vec![]))
+            .await
+            .err()
+            .map(|error| error.code())
     };
     assert_eq!(code(good.clone()).await, None);
     assert_eq!(code(Bytes::new()).await, Some(ErrorCode::Corrupt));
@@ -156,6 +159,6 @@ async fn reader_reports_an_invalid_file() {
     assert_eq!(code(good.slice(..good.len() - 9)).await, Some(ErrorCode::Corrupt));
     let file = memory.file(good);
     memory.files.lock().unwrap().clear();
-    let error = read(file, &written(), &wanted(&[0], vec![])).await.unwrap_err();
+    let error = read(file, &written_schema(), &scan_of(&[0], vec![])).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
 }
