@@ -21,8 +21,8 @@ impl DataDir {
     /// `Conflict` if another process has locked the folder; `Unavailable` if the folder cannot be
     /// used.
     pub fn lock(path: &Path, entropy: &dyn Entropy) -> Result<Self> {
-        let held = lock(path)?;
-        Ok(Self { _held: held, instance: instance(path, entropy)? })
+        let lock_file = lock(path)?;
+        Ok(Self { _held: lock_file, instance: instance(path, entropy)? })
     }
 
     /// Returns the instance id by which a group recognises this process after restarts; the folder
@@ -32,7 +32,7 @@ impl DataDir {
     }
 }
 
-fn refused(path: &Path) -> impl Fn(std::io::Error) -> Error {
+fn folder_error(path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |error| {
         let path = path.display();
         Error::unavailable(format!(
@@ -43,11 +43,11 @@ fn refused(path: &Path) -> impl Fn(std::io::Error) -> Error {
 
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join("lock");
-    std::fs::create_dir_all(dir).map_err(refused(&path))?;
-    let file = File::create(&path).map_err(refused(&path))?;
+    std::fs::create_dir_all(dir).map_err(folder_error(&path))?;
+    let file = File::create(&path).map_err(folder_error(&path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::Error(error)) => Err(refused(&path)(error)),
+        Err(TryLockError::Error(error)) => Err(folder_error(&path)(error)),
         Err(TryLockError::WouldBlock) => {
             let dir = dir.display();
             let message = format!(
@@ -61,16 +61,16 @@ fn lock(dir: &Path) -> Result<File> {
 fn instance(dir: &Path, entropy: &dyn Entropy) -> Result<String> {
     let path = dir.join("instance");
     match std::fs::read_to_string(&path) {
-        Ok(held) if u64::from_str_radix(&held, 16).is_ok() => return Ok(held),
+        Ok(id) if u64::from_str_radix(&id, 16).is_ok() => return Ok(id),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(refused(&path)(error));
+            return Err(folder_error(&path)(error));
         }
         // The folder has no id yet, or a torn one.
         _ => {}
     }
-    let made = format!("{:016x}", entropy.next_u64()?);
-    std::fs::write(&path, &made).map_err(refused(&path))?;
-    Ok(made)
+    let id = format!("{:016x}", entropy.next_u64()?);
+    std::fs::write(&path, &id).map_err(folder_error(&path))?;
+    Ok(id)
 }
 
 #[cfg(test)]

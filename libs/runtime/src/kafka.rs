@@ -83,8 +83,8 @@ fn is_address(text: &str) -> bool {
 }
 
 fn is_topic_prefix(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=TOPIC_PREFIX_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=TOPIC_PREFIX_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
     fn invalid_settings_are_refused_by_name() {
         let good = settings("[::1]:9092", "a.b-c_9").options().unwrap();
         assert_eq!(good.bootstrap_servers, "127.0.0.1:9092,[::1]:9092");
-        for (broker, prefix, named) in [
+        for (broker, prefix, quoted_value) in [
             ("host", "forebay", "`host`"),
             (":9092", "forebay", "`:9092`"),
             ("host:0", "forebay", "`host:0`"),
@@ -110,7 +110,7 @@ mod tests {
             ("host:9092", "a b", "`a b`"),
         ] {
             let error = settings(broker, prefix).options().unwrap_err();
-            assert!(error.to_string().contains(named), "{error}");
+            assert!(error.to_string().contains(quoted_value), "{error}");
         }
     }
 

@@ -49,15 +49,15 @@ impl LowPriorityRuntime {
     /// `Internal` if the runtime cannot be created.
     pub fn start(name: &str) -> Result<Self> {
         let count = Arc::<AtomicUsize>::default();
-        let (begun, ended) = (Arc::clone(&count), Arc::clone(&count));
+        let (start_count, end_count) = (Arc::clone(&count), Arc::clone(&count));
         let runtime = Builder::new_multi_thread()
             .thread_name(name)
             .on_thread_start(move || {
-                begun.fetch_add(1, Ordering::Relaxed);
+                start_count.fetch_add(1, Ordering::Relaxed);
                 lower_thread_priority();
             })
             .on_thread_stop(move || {
-                ended.fetch_sub(1, Ordering::Release);
+                end_count.fetch_sub(1, Ordering::Release);
             })
             .enable_all()
             .build()
@@ -92,9 +92,12 @@ impl LowPriorityRuntime {
 
 impl Drop for LowPriorityRuntime {
     fn drop(&mut self) {
-        let left = self.end(END_WAIT);
-        if left > 0 {
-            warn!(left, "background threads did not end in time; their files may still be open");
+        let threads_left = self.end(END_WAIT);
+        if threads_left > 0 {
+            warn!(
+                left = threads_left,
+                "background threads did not end in time; their files may still be open"
+            );
         }
     }
 }
@@ -108,8 +111,8 @@ fn lower_thread_priority() {
 
         // Linux caps the nice level if the process itself already has a high one.
         let nice = getpriority_process(None);
-        let lowered = nice.and_then(|nice| setpriority_process(None, nice + NICE));
-        if let Err(error) = lowered {
+        let result = nice.and_then(|nice| setpriority_process(None, nice + NICE));
+        if let Err(error) = result {
             warn!(%error, "could not lower the priority of a background thread");
         }
     }
@@ -132,16 +135,16 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn low_priority_runtime_runs_at_a_higher_nice_level() {
         let nice = || getpriority_process(None).unwrap();
-        let (ours, background) = (nice(), LowPriorityRuntime::start("test").unwrap());
-        let here = Builder::new_current_thread().build().unwrap();
-        let theirs = here.block_on(background.spawn(async move {
+        let (own_nice, background) = (nice(), LowPriorityRuntime::start("test").unwrap());
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let task_nices = runtime.block_on(background.spawn(async move {
             // A spawned task, and blocking work in it, have the same nice level.
             let spawned = tokio::spawn(async move { tokio::task::block_in_place(nice) });
             (nice(), spawned.await.unwrap())
         }));
-        let lower = (ours + NICE).min(LOWEST);
-        assert_eq!(theirs.unwrap(), (lower, lower));
-        assert_eq!(nice(), ours);
+        let lower = (own_nice + NICE).min(LOWEST);
+        assert_eq!(task_nices.unwrap(), (lower, lower));
+        assert_eq!(nice(), own_nice);
     }
 
     #[tokio::test]
@@ -155,11 +158,11 @@ mod tests {
         }
         let background = LowPriorityRuntime::start("test").unwrap();
         let is_gone = Arc::new(AtomicBool::new(false));
-        let held = SlowToDrop(Arc::clone(&is_gone));
-        let (begun, has_begun) = oneshot::channel();
+        let value = SlowToDrop(Arc::clone(&is_gone));
+        let (begin, has_begun) = oneshot::channel();
         let task = background.spawn(async move {
-            let _held = held;
-            begun.send(()).unwrap();
+            let _held = value;
+            begin.send(()).unwrap();
             std::future::pending::<()>().await;
         });
         has_begun.await.unwrap();
@@ -172,9 +175,9 @@ mod tests {
     fn threads_that_do_not_end_are_counted() {
         assert_eq!(LowPriorityRuntime::start("test").unwrap().end(END_WAIT), 0);
         let mut background = LowPriorityRuntime::start("test").unwrap();
-        let ((begun, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
+        let ((begin, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
         drop(background.spawn(async move {
-            begun.send(()).unwrap();
+            begin.send(()).unwrap();
             // The task blocks its thread until the end of the test.
             let _ = released.recv();
         }));

@@ -79,9 +79,9 @@ impl Process {
     /// # Errors
     /// `Internal` if the signal handlers cannot be installed.
     pub async fn run(self, routes: Routes, services: &impl RoleServices) -> Result<()> {
-        let served = self.serve(services.add_to(routes), || services.drain()).await;
+        let result = self.serve(services.add_to(routes), || services.drain()).await;
         services.stop().await;
-        served
+        result
     }
 
     async fn serve(self, routes: Routes, drain: impl FnOnce()) -> Result<()> {

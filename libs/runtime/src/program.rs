@@ -44,7 +44,7 @@ pub fn run(service: impl Future<Output = Result<()>>) -> Result<()> {
 /// Prints the ready line, by which a supervisor learns that the program serves at this address. A
 /// closed stdout does not stop the program.
 pub fn print_ready(program: &str, address: impl std::fmt::Display) {
-    let mut out = std::io::stdout().lock();
-    let written = writeln!(out, "{program} ready http://{address}");
-    drop(written.and_then(|()| out.flush()));
+    let mut stdout = std::io::stdout().lock();
+    let result = writeln!(stdout, "{program} ready http://{address}");
+    drop(result.and_then(|()| stdout.flush()));
 }

@@ -27,14 +27,14 @@ pub trait ServiceResources: Send + Sync + 'static {
     fn close_stale(
         &self,
         catalog: &Catalog,
-        assigned: &PartitionAssignment,
+        assignment: &PartitionAssignment,
     ) -> impl Future<Output = ()> + Send;
 
     /// Opens each resource that is needed and not open; returns whether all of them are open.
     fn open_missing(
         &self,
         catalog: &Catalog,
-        assigned: &PartitionAssignment,
+        assignment: &PartitionAssignment,
     ) -> impl Future<Output = bool> + Send;
 }
 
@@ -53,34 +53,34 @@ pub struct Reconciler<R> {
 impl<R: ServiceResources> Reconciler<R> {
     /// Reconciles at each change until the catalog is closed or the task is dropped.
     pub async fn run(self) {
-        let mut assigned = self.membership.assignment();
+        let mut assignment_updates = self.membership.assignment();
         loop {
-            let changed = self.catalog.changes();
-            let ours = assigned.borrow_and_update().clone();
-            if !self.reconcile(&ours).await {
+            let change = self.catalog.changes();
+            let assignment = assignment_updates.borrow_and_update().clone();
+            if !self.reconcile(&assignment).await {
                 tokio::time::sleep(REOPEN_WAIT).await;
                 continue;
             }
             tokio::select! {
                 biased;
                 () = self.reopen.notified() => {}
-                Ok(()) = assigned.changed() => {}
-                is_alive = changed => if !is_alive { return },
+                Ok(()) = assignment_updates.changed() => {}
+                is_alive = change => if !is_alive { return },
             }
         }
     }
 
     /// Closes, then opens; returns whether everything succeeded.
-    async fn reconcile(&self, ours: &PartitionAssignment) -> bool {
+    async fn reconcile(&self, assignment: &PartitionAssignment) -> bool {
         let catalog = self.catalog.catalog();
-        let joined = self.membership.subscribe(&self.resources.logs(&catalog));
-        if let Err(error) = &joined {
+        let subscription = self.membership.subscribe(&self.resources.logs(&catalog));
+        if let Err(error) = &subscription {
             warn!(%error, "could not join the consumer group; trying again");
         }
-        self.resources.close_stale(&catalog, ours).await;
+        self.resources.close_stale(&catalog, assignment).await;
         // Other processes may now take over the partitions that are not ours any more.
-        self.membership.acknowledge_assignment(ours);
-        self.resources.open_missing(&catalog, ours).await && joined.is_ok()
+        self.membership.acknowledge_assignment(assignment);
+        self.resources.open_missing(&catalog, assignment).await && subscription.is_ok()
     }
 }
 
@@ -113,12 +113,12 @@ impl<R: StoreResource> OpenResources<R> {
 
     /// Closes the resource of each store for which `is_stale` holds, one after the other.
     pub async fn close_where(&self, is_stale: impl Fn(StoreId, &R) -> bool) {
-        let stale: Vec<_> = {
+        let stale_stores: Vec<_> = {
             let open = self.lock();
-            let stale = open.iter().filter(|(store, resource)| is_stale(**store, resource));
-            stale.map(|(store, _)| *store).collect()
+            let stale_stores = open.iter().filter(|(store, resource)| is_stale(**store, resource));
+            stale_stores.map(|(store, _)| *store).collect()
         };
-        for store in stale {
+        for store in stale_stores {
             let resource = self.lock().remove(&store);
             if let Some(resource) = resource {
                 resource.shut_down().await;
@@ -132,19 +132,19 @@ impl<R: StoreResource> OpenResources<R> {
     }
 }
 
-/// Removes the data of stores that the catalog has dropped. `stored` names the stores that have
+/// Removes the data of stores that the catalog has dropped. `stored_ids` names the stores that have
 /// data; the data of a store for which `is_needed` holds stays, and so does the data of a store
 /// that the catalog does not know yet.
 pub async fn remove_dropped(
     catalog: &Catalog,
-    stored: BTreeSet<StoreId>,
+    stored_ids: BTreeSet<StoreId>,
     is_needed: impl Fn(StoreId) -> bool,
     remove: impl Fn(StoreId) -> Result<()> + Send + 'static,
 ) {
     let is_dropped = |store: &StoreId| !is_needed(*store) && catalog.store(*store).is_some();
-    let dropped: Vec<_> = stored.into_iter().filter(is_dropped).collect();
+    let dropped_stores: Vec<_> = stored_ids.into_iter().filter(is_dropped).collect();
     let removal = tokio::task::spawn_blocking(move || {
-        for store in dropped {
+        for store in dropped_stores {
             match remove(store) {
                 Ok(()) => info!(%store, "deleted the data of a dropped store"),
                 Err(error) => {
@@ -195,12 +195,12 @@ mod tests {
 
     #[tokio::test]
     async fn stale_resources_are_shut_down_and_others_remain() {
-        let (open, ended) = (OpenResources::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (open, ended_stores) = (OpenResources::default(), Arc::<Mutex<Vec<_>>>::default());
         for store in [1, 2, 3].map(StoreId) {
-            open.lock().insert(store, Reporter(store, Arc::clone(&ended)));
+            open.lock().insert(store, Reporter(store, Arc::clone(&ended_stores)));
         }
         open.close_where(|store, _| store != StoreId(2)).await;
-        assert_eq!(*ended.lock(), [StoreId(1), StoreId(3)]);
+        assert_eq!(*ended_stores.lock(), [StoreId(1), StoreId(3)]);
         assert_eq!(open.take_all().len(), 1);
         assert!(open.lock().is_empty());
     }
@@ -208,7 +208,7 @@ mod tests {
     #[tokio::test]
     async fn reconciler_repeats_a_failed_open_and_reopens_on_request() {
         let attempts = watch::Sender::new(0);
-        let (mut seen, reopen) = (attempts.subscribe(), Arc::new(Notify::new()));
+        let (mut attempts_seen, reopen) = (attempts.subscribe(), Arc::new(Notify::new()));
         let reconciler = Reconciler {
             catalog: Arc::new(CatalogFollower::standing(Catalog::default())),
             membership: Arc::new(SingleMember::default()),
@@ -216,9 +216,9 @@ mod tests {
             resources: LateResources(attempts),
         };
         let running = tokio::spawn(reconciler.run());
-        seen.wait_for(|attempts| *attempts == 2).await.unwrap();
+        attempts_seen.wait_for(|attempts| *attempts == 2).await.unwrap();
         reopen.notify_one();
-        seen.wait_for(|attempts| *attempts == 3).await.unwrap();
+        attempts_seen.wait_for(|attempts| *attempts == 3).await.unwrap();
         running.abort();
     }
 
@@ -229,17 +229,17 @@ mod tests {
             let spec = StoreSpec::documents(format!("store{store}"), KeyType::String).partitions(1);
             catalog.apply(ControlRecord::Define(Box::new(spec.define(store).unwrap())));
         }
-        let removed = Arc::<Mutex<Vec<StoreId>>>::default();
-        let seen = Arc::clone(&removed);
+        let removed_stores = Arc::<Mutex<Vec<StoreId>>>::default();
+        let removals = Arc::clone(&removed_stores);
         let remove = move |store: StoreId| {
-            seen.lock().push(store);
+            removals.lock().push(store);
             match store {
                 StoreId(1) => Err(Error::unavailable("the disk refuses")),
                 _ => Ok(()),
             }
         };
-        let stored = BTreeSet::from([1, 2, 3, 4].map(StoreId));
-        remove_dropped(&catalog, stored, |store| store == StoreId(2), remove).await;
-        assert_eq!(*removed.lock(), [StoreId(1), StoreId(3)]);
+        let stored_ids = BTreeSet::from([1, 2, 3, 4].map(StoreId));
+        remove_dropped(&catalog, stored_ids, |store| store == StoreId(2), remove).await;
+        assert_eq!(*removed_stores.lock(), [StoreId(1), StoreId(3)]);
     }
 }

@@ -98,17 +98,17 @@ pub async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
 pub async fn serve(
     listener: TcpListener,
     routes: Routes,
-    ended: impl Future<Output = Result<()>>,
+    end: impl Future<Output = Result<()>>,
     drain: impl FnOnce(),
 ) -> Result<()> {
-    let (stop, stopped) = oneshot::channel::<()>();
+    let (stop, stop_signal) = oneshot::channel::<()>();
     let server = Server::builder().add_routes(routes).serve_with_incoming_shutdown(
         TcpIncoming::from(listener).with_nodelay(Some(true)),
         // A dropped sender means the same as a sent signal.
-        async { drop(stopped.await) },
+        async { drop(stop_signal.await) },
     );
     let server = tokio::spawn(server);
-    ended.await?;
+    end.await?;
     info!("draining");
     drop(stop);
     drain();
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn address_beyond_loopback_is_refused_with_the_setting_to_use() {
-        let refused = check_loopback("forebay-x", SocketAddr::from(([0, 0, 0, 0], 7071)));
-        let message = refused.unwrap_err().to_string();
+        let result = check_loopback("forebay-x", SocketAddr::from(([0, 0, 0, 0], 7071)));
+        let message = result.unwrap_err().to_string();
         assert!(message.contains("forebay-x") && message.contains("127.0.0.1:7071"), "{message}");
         assert!(check_loopback("forebay-x", SocketAddr::from(([127, 0, 0, 1], 0))).is_ok());
     }
