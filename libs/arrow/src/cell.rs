@@ -22,11 +22,11 @@ use forebay_core::{Error, Result};
 /// assert_eq!(cell(&cells, int32, 0).unwrap(), Some(Value::Int32(7)));
 /// assert_eq!(cell(&cells, int32, 1).unwrap(), None);
 /// ```
-pub fn cell(cells: &ArrayRef, of: FieldType, row: usize) -> Result<Option<Value>> {
+pub fn cell(cells: &ArrayRef, field_type: FieldType, row: usize) -> Result<Option<Value>> {
     if cells.is_null(row) {
         return Ok(None);
     }
-    let value = match of {
+    let value = match field_type {
         FieldType::Scalar(scalar) => self::scalar(cells, scalar, row),
         FieldType::List(scalar) => {
             let items = cells.as_list::<i32>().value(row);
@@ -62,8 +62,8 @@ fn check_whole(items: &ArrayRef) -> Result<()> {
     }
 }
 
-fn scalar(cells: &ArrayRef, of: ScalarType, row: usize) -> Value {
-    match of {
+fn scalar(cells: &ArrayRef, scalar_type: ScalarType, row: usize) -> Value {
+    match scalar_type {
         ScalarType::Bool => Value::Bool(cells.as_boolean().value(row)),
         ScalarType::Int32 => Value::Int32(cells.as_primitive::<Int32Type>().value(row)),
         ScalarType::Int64 => Value::Int64(cells.as_primitive::<Int64Type>().value(row)),

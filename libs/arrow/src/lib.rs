@@ -85,8 +85,8 @@ fn component_of(component: VectorType) -> FieldRef {
 /// assert!(column(int32, vec![Some(Value::Bool(true))]).is_err());
 /// ```
 pub fn column(field_type: FieldType, values: Vec<Option<Value>>) -> Result<ArrayRef> {
-    let fits = |value: &Value| value.check(field_type).is_ok();
-    if !values.iter().flatten().all(fits) {
+    let is_valid = |value: &Value| value.check(field_type).is_ok();
+    if !values.iter().flatten().all(is_valid) {
         return Err(Error::corrupt(format!(
             "a column of {field_type} holds a value of another type"
         )));
@@ -129,9 +129,9 @@ fn scalars(scalar: ScalarType, values: Vec<Option<Value>>) -> Result<ArrayRef> {
 }
 
 fn lists(item: ScalarType, values: Vec<Option<Value>>) -> Result<ArrayRef> {
-    let (mut items, mut lengths, mut there) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut items, mut lengths, mut validity) = (Vec::new(), Vec::new(), Vec::new());
     for value in values {
-        there.push(value.is_some());
+        validity.push(value.is_some());
         let of_row = match value {
             Some(Value::List(_, of_row)) => of_row,
             _ => Vec::new(),
@@ -141,13 +141,13 @@ fn lists(item: ScalarType, values: Vec<Option<Value>>) -> Result<ArrayRef> {
     }
     let offsets = OffsetBuffer::from_lengths(lengths);
     let items = scalars(item, items)?;
-    let nulls = Some(NullBuffer::from(there));
+    let nulls = Some(NullBuffer::from(validity));
     let lists = ListArray::try_new(item_of(FieldType::Scalar(item)), offsets, items, nulls);
-    Ok(Arc::new(lists.map_err(refused)?))
+    Ok(Arc::new(lists.map_err(arrow_error)?))
 }
 
 fn vectors(component: VectorType, length: u16, values: Vec<Option<Value>>) -> Result<ArrayRef> {
-    let there: Vec<_> = values.iter().map(Option::is_some).collect();
+    let validity: Vec<_> = values.iter().map(Option::is_some).collect();
     // A missing row also has components, which no reader sees.
     macro_rules! components {
         ($array:ident, $value:ident) => {{
@@ -164,12 +164,12 @@ fn vectors(component: VectorType, length: u16, values: Vec<Option<Value>>) -> Re
         VectorType::F16 => components!(Float16Array, VectorF16),
         VectorType::I8 => components!(Int8Array, VectorI8),
     };
-    let nulls = Some(NullBuffer::from(there));
+    let nulls = Some(NullBuffer::from(validity));
     let field = component_of(component);
     let vectors = FixedSizeListArray::try_new(field, length.into(), components, nulls);
-    Ok(Arc::new(vectors.map_err(refused)?))
+    Ok(Arc::new(vectors.map_err(arrow_error)?))
 }
 
-fn refused(error: ArrowError) -> Error {
+fn arrow_error(error: ArrowError) -> Error {
     Error::internal(format!("the values of a column do not form an array: {error}"))
 }

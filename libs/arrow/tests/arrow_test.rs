@@ -18,13 +18,13 @@ fn column_has_its_declared_type_and_its_nulls() {
         (ScalarType::Timestamp, Value::Timestamp(-1)),
     ];
     for (scalar, value) in scalars {
-        for (of, value) in [
+        for (field_type, value) in [
             (FieldType::Scalar(scalar), value.clone()),
             (FieldType::List(scalar), Value::List(scalar, vec![value.clone(), value])),
         ] {
-            let made = column(of, vec![None, Some(value), None]).unwrap();
-            assert_eq!(made.data_type(), &arrow_type(of));
-            assert_eq!((made.len(), made.null_count()), (3, 2), "{of}");
+            let array = column(field_type, vec![None, Some(value), None]).unwrap();
+            assert_eq!(array.data_type(), &arrow_type(field_type));
+            assert_eq!((array.len(), array.null_count()), (3, 2), "{field_type}");
         }
     }
     let vectors = [
@@ -33,38 +33,38 @@ fn column_has_its_declared_type_and_its_nulls() {
         (VectorType::I8, Value::VectorI8(vec![-1, 2])),
     ];
     for (component, value) in vectors {
-        let of = FieldType::Vector(component, 2);
-        let made = column(of, vec![None, Some(value)]).unwrap();
-        assert_eq!(made.data_type(), &arrow_type(of));
-        assert_eq!((made.len(), made.null_count()), (2, 1), "{of}");
-        assert!(column(of, vec![Some(Value::VectorF32(vec![1.0]))]).is_err());
+        let field_type = FieldType::Vector(component, 2);
+        let array = column(field_type, vec![None, Some(value)]).unwrap();
+        assert_eq!(array.data_type(), &arrow_type(field_type));
+        assert_eq!((array.len(), array.null_count()), (2, 1), "{field_type}");
+        assert!(column(field_type, vec![Some(Value::VectorF32(vec![1.0]))]).is_err());
     }
 }
 
 #[test]
 fn columns_preserve_their_values() {
     let int64 = FieldType::INT64;
-    let made = column(int64, vec![Some(Value::Int64(3)), None]).unwrap();
-    assert_eq!(made.as_primitive::<Int64Type>().value(0), 3);
+    let array = column(int64, vec![Some(Value::Int64(3)), None]).unwrap();
+    assert_eq!(array.as_primitive::<Int64Type>().value(0), 3);
     let timestamp = FieldType::TIMESTAMP;
-    let made = column(timestamp, vec![Some(Value::Timestamp(9))]).unwrap();
-    assert_eq!(made.as_primitive::<TimestampMicrosecondType>().value(0), 9);
+    let array = column(timestamp, vec![Some(Value::Timestamp(9))]).unwrap();
+    assert_eq!(array.as_primitive::<TimestampMicrosecondType>().value(0), 9);
     let list = |items: &[i64]| {
         let items = items.iter().map(|item| Value::Int64(*item)).collect();
         Some(Value::List(ScalarType::Int64, items))
     };
     let lists = vec![list(&[1, 2]), None, list(&[]), list(&[3])];
-    let made = column(FieldType::List(ScalarType::Int64), lists).unwrap();
-    let lists = made.as_list::<i32>();
+    let array = column(FieldType::List(ScalarType::Int64), lists).unwrap();
+    let lists = array.as_list::<i32>();
     let items = |row: usize| lists.value(row).as_primitive::<Int64Type>().values().to_vec();
     assert_eq!((items(0), items(2), items(3)), (vec![1, 2], vec![], vec![3]));
     assert!(lists.is_null(1));
     let vectors = vec![None, Some(Value::VectorI8(vec![4, -5]))];
-    let made = column(FieldType::Vector(VectorType::I8, 2), vectors).unwrap();
-    let row = made.as_fixed_size_list().value(1);
+    let array = column(FieldType::Vector(VectorType::I8, 2), vectors).unwrap();
+    let row = array.as_fixed_size_list().value(1);
     assert_eq!(row.as_primitive::<Int8Type>().values(), &[4, -5]);
     let vectors = vec![Some(Value::VectorF32(vec![0.5]))];
-    let made = column(FieldType::Vector(VectorType::F32, 1), vectors).unwrap();
-    let row = made.as_fixed_size_list().value(0);
+    let array = column(FieldType::Vector(VectorType::F32, 1), vectors).unwrap();
+    let row = array.as_fixed_size_list().value(0);
     assert_eq!(row.as_primitive::<Float32Type>().values(), &[0.5]);
 }
