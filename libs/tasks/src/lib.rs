@@ -27,8 +27,8 @@ pub async fn run_blocking<T: Send + 'static>(
     if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
         return work();
     }
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Error::internal("blocking work panicked; see the log")))
+    let result = tokio::task::spawn_blocking(work).await;
+    result.unwrap_or_else(|_| Err(Error::internal("blocking work panicked; see the log")))
 }
 
 #[cfg(test)]
@@ -55,8 +55,8 @@ mod tests {
 
     #[tokio::test]
     async fn single_threaded_runtime_runs_the_work_itself() {
-        let here = thread::current().id();
-        assert_eq!(run_blocking(|| Ok(thread::current().id())).await.unwrap(), here);
-        assert_eq!(block_in_place(|| thread::current().id()), here);
+        let test_thread = thread::current().id();
+        assert_eq!(run_blocking(|| Ok(thread::current().id())).await.unwrap(), test_thread);
+        assert_eq!(block_in_place(|| thread::current().id()), test_thread);
     }
 }
