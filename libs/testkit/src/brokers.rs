@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::processes::{self, Guard, ended, free_ports, random_hex, retry_taken_ports, wait};
+use crate::processes::{self, Guard, exit_status, free_ports, random_hex, retry_taken_ports, wait};
 use crate::tree;
 
 pub use crate::processes::Result;
@@ -157,11 +157,11 @@ impl Brokers {
             formatting.push((node, child));
         }
         for (node, mut child) in formatting {
-            let status = wait(START_WAIT, || ended(&mut child))?;
+            let status = wait(START_WAIT, || exit_status(&mut child))?;
             if status.is_none_or(|status| !status.success()) {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(node.failed("could not be formatted"));
+                return Err(node.failure_message("could not be formatted"));
             }
         }
         Ok(())
@@ -235,18 +235,20 @@ impl Node {
                 return Ok(Some(()));
             }
             match &mut *self.broker() {
-                Some(child) => match ended(child)? {
-                    Some(status) => Err(self.failed(&format!("ended at its start ({status})"))),
+                Some(child) => match exit_status(child)? {
+                    Some(status) => {
+                        Err(self.failure_message(&format!("ended at its start ({status})")))
+                    }
                     None => Ok(None),
                 },
-                None => Err(self.failed("was killed while it was waited for")),
+                None => Err(self.failure_message("was killed while it was waited for")),
             }
         })?;
-        ready.ok_or_else(|| self.failed("did not get ready"))
+        ready.ok_or_else(|| self.failure_message("did not get ready"))
     }
 
-    fn failed(&self, how: &str) -> String {
-        processes::failed(&format!("broker {}", self.number), how, &self.log_path())
+    fn failure_message(&self, failure: &str) -> String {
+        processes::failure_message(&format!("broker {}", self.number), failure, &self.log_path())
     }
 }
 
@@ -290,9 +292,9 @@ fn lay_out(
         for (name, value) in overrides {
             settings.push_str(&format!("{name}={value}\n"));
         }
-        let written =
+        let result =
             fs::create_dir(&node.folder).and_then(|()| fs::write(node.settings(), settings));
-        written.map_err(|error| format!("write {}: {error}", node.settings().display()))?;
+        result.map_err(|error| format!("write {}: {error}", node.settings().display()))?;
         nodes.push(node);
     }
     Ok(nodes)

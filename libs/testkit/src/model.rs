@@ -67,8 +67,8 @@ impl ModelDocument {
     fn bring_up_to(&mut self, definition: &Definition) {
         self.fields.retain(|id, _| definition.field_by_id(*id).is_some());
         for (id, field) in &mut self.fields {
-            let wanted = definition.field_by_id(*id).expect("retained above").field_type;
-            field.value = field.value.take().map(|value| widen(value, wanted));
+            let field_type = definition.field_by_id(*id).expect("retained above").field_type;
+            field.value = field.value.take().map(|value| widen(value, field_type));
         }
     }
 }
@@ -151,8 +151,8 @@ impl Model {
     ///
     /// # Panics
     /// Panics before the first definition takes effect.
-    pub fn meaning(&self, stored: &Document) -> Option<ModelDocument> {
-        let mut document = ModelDocument::from(stored).visible_at(self.partition_time)?;
+    pub fn meaning(&self, document_read: &Document) -> Option<ModelDocument> {
+        let mut document = ModelDocument::from(document_read).visible_at(self.partition_time)?;
         document.bring_up_to(&self.definitions[&self.schema_version]);
         Some(document)
     }
@@ -194,17 +194,17 @@ impl Model {
         self.partition_time = self.partition_time.max(append_time);
         self.take_up(entry.schema_version);
         self.expire();
-        let mut done = ModelApplied::default();
+        let mut applied = ModelApplied::default();
         if let EntryBody::Changes(batches) = &entry.body {
             let mut at = entry.position(offset);
             for batch in batches {
                 for change in &batch.changes {
-                    self.apply_change(batch.client, change, at, &mut done);
+                    self.apply_change(batch.client, change, at, &mut applied);
                     at.index_in_entry += 1;
                 }
             }
         }
-        done
+        applied
     }
 
     fn is_well_formed(&self, entry: &Entry) -> bool {
@@ -217,8 +217,8 @@ impl Model {
             let has_partition_key = definition.partition_key.is_some();
             Key::split(change.key.as_bytes(), has_partition_key).is_ok_and(
                 |(partition, primary)| {
-                    let hashed = partition.unwrap_or(primary);
-                    partition_of(hashed, self.partitions) == self.partition.partition
+                    let hashed_key = partition.unwrap_or(primary);
+                    partition_of(hashed_key, self.partitions) == self.partition.partition
                 },
             )
         };
@@ -251,8 +251,9 @@ impl Model {
     }
 
     fn is_repeat(&self, client: ClientId, sequence: Sequence) -> bool {
-        let mine = (client, Sequence(0))..=(client, Sequence(u64::MAX));
-        let highest = self.applied.range(mine).next_back().map_or(0, |(_, highest)| highest.0);
+        let client_changes = (client, Sequence(0))..=(client, Sequence(u64::MAX));
+        let highest =
+            self.applied.range(client_changes).next_back().map_or(0, |(_, highest)| highest.0);
         self.applied.contains(&(client, sequence))
             || highest.saturating_sub(sequence.0) > DEDUP_WINDOW
     }
@@ -262,37 +263,37 @@ impl Model {
         client: ClientId,
         change: &Change,
         at: Position,
-        done: &mut ModelApplied,
+        applied: &mut ModelApplied,
     ) {
         self.last_seen.insert(client, self.partition_time);
         if self.is_repeat(client, change.sequence) {
-            done.repeats += 1;
+            applied.repeats += 1;
             return;
         }
         self.applied.insert((client, change.sequence));
         let definition = self.definitions[&self.schema_version].clone();
         let present = self.documents.get(&change.key);
-        let holds = condition_holds(present, change, &definition);
+        let is_met = condition_holds(present, change, &definition);
         if change.condition.is_some() {
             let version = present.and_then(|document| document.version);
-            let condition = if holds {
+            let condition = if is_met {
                 ConditionOutcome::Applied
             } else {
                 ConditionOutcome::ConditionFailed(version)
             };
             let sequence = change.sequence;
-            done.outcomes.push(Outcome { client, sequence, position: at, condition });
+            applied.outcomes.push(Outcome { client, sequence, position: at, condition });
         }
-        if !holds {
+        if !is_met {
             return;
         }
         let present = self.documents.remove(&change.key);
-        if let Some(document) = self.changed(present, change, &definition, at) {
+        if let Some(document) = self.change_document(present, change, &definition, at) {
             self.documents.insert(change.key.clone(), document);
         }
     }
 
-    fn changed(
+    fn change_document(
         &self,
         present: Option<ModelDocument>,
         change: &Change,
@@ -300,7 +301,7 @@ impl Model {
         at: Position,
     ) -> Option<ModelDocument> {
         let after = |ttl: i64| self.partition_time.plus_micros(ttl);
-        let fresh = ModelDocument {
+        let new_document = ModelDocument {
             expires_at: definition.options.ttl_us.map(after),
             ..Default::default()
         };
@@ -309,12 +310,12 @@ impl Model {
             Verb::Delete => return None,
             // A stream has no documents.
             Verb::Insert => return present,
-            Verb::Put => fresh,
+            Verb::Put => new_document,
             Verb::Upsert => match present {
                 Some(document) => document,
-                None if change.fields.is_empty() => fresh,
+                None if change.fields.is_empty() => new_document,
                 None if change.fields.iter().all(|field| takes(&field.op)) => return None,
-                None => fresh,
+                None => new_document,
             },
         };
         if let Some(ttl) = change.ttl_us {
@@ -326,10 +327,10 @@ impl Model {
             let value = Some(partition_key_value(&change.key, id, definition));
             document.fields.insert(id, ModelField { value, expires_at: None });
         }
-        for asked in &change.fields {
-            let Some(field) = definition.field_by_id(asked.field) else { continue };
-            let expires_at = asked.ttl_us.or(field.ttl_us).map(after);
-            match operate(document.value(field.id).cloned(), &asked.op, field.field_type) {
+        for field_change in &change.fields {
+            let Some(field) = definition.field_by_id(field_change.field) else { continue };
+            let expires_at = field_change.ttl_us.or(field.ttl_us).map(after);
+            match operate(document.value(field.id).cloned(), &field_change.op, field.field_type) {
                 ModelStep::Holds(value) => {
                     document.fields.insert(field.id, ModelField { value, expires_at });
                 }
@@ -354,14 +355,14 @@ enum ModelStep {
     Stays,
 }
 
-fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> ModelStep {
-    let wide = |value: &Value| widen(value.clone(), wanted);
+fn operate(present: Option<Value>, op: &FieldOp, field_type: FieldType) -> ModelStep {
+    let wide = |value: &Value| widen(value.clone(), field_type);
     let list = |present: Option<Value>| match present {
         Some(Value::List(_, items)) => items,
         _ => Vec::new(),
     };
     let holds_list = |items: Vec<Value>| {
-        let FieldType::List(scalar) = wanted else { unreachable!("checked: a list field") };
+        let FieldType::List(scalar) = field_type else { unreachable!("checked: a list field") };
         ModelStep::Holds(Some(Value::List(scalar, items)))
     };
     let last = |items: Vec<Value>, bound: u32| {
@@ -371,9 +372,9 @@ fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> ModelStep
     match op {
         FieldOp::Set(value) => ModelStep::Holds(value.as_ref().map(wide)),
         FieldOp::Remove => ModelStep::Gone,
-        FieldOp::Increment(by) => ModelStep::Holds(Some(match present {
-            Some(present) => sum(&present, &wide(by)),
-            None => wide(by),
+        FieldOp::Increment(increment) => ModelStep::Holds(Some(match present {
+            Some(present) => sum(&present, &wide(increment)),
+            None => wide(increment),
         })),
         FieldOp::Min(value) => better(present, wide(value), Ordering::Less),
         FieldOp::Max(value) => better(present, wide(value), Ordering::Greater),
@@ -385,7 +386,7 @@ fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> ModelStep
         FieldOp::SetAdd { items, bound } => {
             let mut all = list(present);
             for item in items {
-                if all.iter().all(|held| bytes(held) != bytes(item)) {
+                if all.iter().all(|component| bytes(component) != bytes(item)) {
                     all.push(item.clone());
                 }
             }
@@ -393,7 +394,7 @@ fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> ModelStep
         }
         FieldOp::SetRemove { items } if present.is_some() => {
             let mut all = list(present);
-            all.retain(|held| items.iter().all(|item| bytes(held) != bytes(item)));
+            all.retain(|component| items.iter().all(|item| bytes(component) != bytes(item)));
             holds_list(all)
         }
         FieldOp::SetRemove { .. } => ModelStep::Stays,
@@ -411,9 +412,9 @@ fn one_nan(value: f64) -> f64 {
     if value.is_nan() { f64::from_bits(0x7ff8 << 48) } else { value }
 }
 
-fn widen(value: Value, wanted: FieldType) -> Value {
-    let FieldType::Scalar(wanted) = wanted else { return value };
-    match (&value, wanted) {
+fn widen(value: Value, field_type: FieldType) -> Value {
+    let FieldType::Scalar(scalar_type) = field_type else { return value };
+    match (&value, scalar_type) {
         (Value::Int32(v), ScalarType::Int64) => Value::Int64(i64::from(*v)),
         (Value::Int32(v), ScalarType::Float64) => Value::Float64(f64::from(*v)),
         (Value::Float32(v), ScalarType::Float64) => Value::Float64(one_nan(f64::from(*v))),
@@ -461,10 +462,10 @@ fn order(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-fn better(present: Option<Value>, value: Value, wanted: Ordering) -> ModelStep {
+fn better(present: Option<Value>, value: Value, ordering: Ordering) -> ModelStep {
     let wins = match &present {
         _ if is_nan(&value) => false,
-        Some(held) if !is_nan(held) => order(&value, held) == wanted,
+        Some(value_before) if !is_nan(value_before) => order(&value, value_before) == ordering,
         _ => true,
     };
     if wins { ModelStep::Holds(Some(value)) } else { ModelStep::Stays }
@@ -478,25 +479,27 @@ fn condition_holds(
     match change.condition {
         None => true,
         Some(Condition::IfAbsent) => present.is_none(),
-        Some(Condition::IfVersion(wanted)) => {
-            present.is_some_and(|document| document.version == Some(wanted))
+        Some(Condition::IfVersion(version)) => {
+            present.is_some_and(|document| document.version == Some(version))
         }
         Some(Condition::IfNewer(id)) => {
             let Some(field) = definition.field_by_id(id) else { return false };
-            let set = change.fields.iter().find(|asked| asked.field == id);
-            let Some(FieldOp::Set(Some(value))) = set.map(|asked| &asked.op) else { return false };
+            let set = change.fields.iter().find(|field_change| field_change.field == id);
+            let Some(FieldOp::Set(Some(value))) = set.map(|field_change| &field_change.op) else {
+                return false;
+            };
             let value = widen(value.clone(), field.field_type);
             match present.and_then(|document| document.value(id)) {
                 None => !is_nan(&value),
-                Some(held) => order(&value, held) == Ordering::Greater,
+                Some(value_before) => order(&value, value_before) == Ordering::Greater,
             }
         }
     }
 }
 
 fn partition_key_value(key: &Key, id: FieldId, definition: &Definition) -> Value {
-    let split = Key::split(key.as_bytes(), true).expect("checked: it has a partition key");
-    let bytes = split.0.expect("checked: it has a partition key");
+    let key_parts = Key::split(key.as_bytes(), true).expect("checked: it has a partition key");
+    let bytes = key_parts.0.expect("checked: it has a partition key");
     let field = definition.field_by_id(id).expect("a partition key is never dropped");
     match field.field_type {
         FieldType::INT64 => {

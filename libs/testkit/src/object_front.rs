@@ -60,9 +60,9 @@ impl ObjectStore for ObjectFront {
         options: PutOptions,
     ) -> Result<PutResult> {
         self.wait(location).await;
-        let put = self.objects.put_opts(location, payload, options).await?;
+        let result = self.objects.put_opts(location, payload, options).await?;
         self.objects.date_ahead(location, self.ahead);
-        Ok(put)
+        Ok(result)
     }
 
     async fn put_multipart_opts(
@@ -83,7 +83,7 @@ impl ObjectStore for ObjectFront {
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
         let front = self.clone();
-        let waited = locations.then(move |path| {
+        let waited_locations = locations.then(move |path| {
             let front = front.clone();
             async move {
                 if let Ok(path) = &path {
@@ -92,22 +92,22 @@ impl ObjectStore for ObjectFront {
                 path
             }
         });
-        self.objects.delete_stream(waited.boxed())
+        self.objects.delete_stream(waited_locations.boxed())
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (front, prefix) = (self.clone(), prefix.cloned());
-        let listed = async move {
+        let listing = async move {
             front.wait(&prefix.clone().unwrap_or_default()).await;
-            let shown = front.objects.now() - front.behind;
+            let shown_until = front.objects.now() - front.behind;
             let is_whole = front.behind.is_zero();
             let is_shown = move |meta: &Result<ObjectMeta>| {
-                is_whole || meta.as_ref().is_ok_and(|meta| shown >= meta.last_modified.into())
+                is_whole || meta.as_ref().is_ok_and(|meta| shown_until >= meta.last_modified.into())
             };
-            let listed = front.objects.list(prefix.as_ref());
-            listed.filter(move |meta| futures::future::ready(is_shown(meta)))
+            let listing = front.objects.list(prefix.as_ref());
+            listing.filter(move |meta| futures::future::ready(is_shown(meta)))
         };
-        stream::once(listed).flatten().boxed()
+        stream::once(listing).flatten().boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {

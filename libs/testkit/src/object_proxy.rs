@@ -61,7 +61,7 @@ pub struct ObjectProxy {
 }
 
 struct ProxyState {
-    own: SocketAddr,
+    own_address: SocketAddr,
     server: SocketAddr,
     decide: Mutex<Option<DecideCall>>,
     edit: Mutex<Option<EditAnswer>>,
@@ -75,17 +75,18 @@ impl ObjectProxy {
     /// # Errors
     /// Returns an error if there is no free port.
     pub fn start(server: &ObjectServer) -> Result<Self> {
-        let listened = TcpListener::bind(("127.0.0.1", 0));
-        let listener = listened.map_err(|error| format!("listen for a proxy: {error}"))?;
-        let own = listener.local_addr().map_err(|error| format!("ask for a port: {error}"))?;
+        let result = TcpListener::bind(("127.0.0.1", 0));
+        let listener = result.map_err(|error| format!("listen for a proxy: {error}"))?;
+        let own_address =
+            listener.local_addr().map_err(|error| format!("ask for a port: {error}"))?;
         let straight = server.address().to_string();
-        let turned = |(name, value): (String, String)| {
-            let value = value.replace(&straight, &own.to_string());
+        let to_proxy = |(name, value): (String, String)| {
+            let value = value.replace(&straight, &own_address.to_string());
             (name, value)
         };
-        let options = server.options().into_iter().map(turned).collect();
+        let options = server.options().into_iter().map(to_proxy).collect();
         let shared = Arc::new(ProxyState {
-            own,
+            own_address,
             server: server.address(),
             decide: Mutex::default(),
             edit: Mutex::default(),
@@ -120,7 +121,7 @@ impl Drop for ObjectProxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         // Wakes the accepting thread.
-        drop(TcpStream::connect(self.shared.own));
+        drop(TcpStream::connect(self.shared.own_address));
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
         }
@@ -172,8 +173,8 @@ impl ProxyState {
         };
         let edit = self.edit.lock().clone();
         if let Some(edit) = edit.filter(|_| call.is_list() && answer.is_ok()) {
-            let said = String::from_utf8_lossy(&answer.body).into_owned();
-            answer.body = edit(said).into_bytes();
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            answer.body = edit(text).into_bytes();
         }
         let (length, is_get) = (answer.body.len(), method == "GET");
         match fault {
@@ -271,25 +272,25 @@ mod tests {
 
     #[test]
     fn message_is_forwarded_with_its_length_in_either_encoding() {
-        let mut passed = Vec::new();
+        let mut written_bytes = Vec::new();
         let long = read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: x\r\n\r\nhello", false);
-        long.write(&mut passed, 5).unwrap();
+        long.write(&mut written_bytes, 5).unwrap();
         let chunks = "HTTP/1.1 200 OK\r\nETag: x\r\nTransfer-Encoding: chunked\r\n\r\n\
                       3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
         let mut of_chunks = Vec::new();
         read(chunks, false).write(&mut of_chunks, 5).unwrap();
         let expected = "HTTP/1.1 200 OK\r\nETag: x\r\ncontent-length: 5\r\n\r\nhello";
-        for passed in [passed, of_chunks] {
-            assert_eq!(String::from_utf8(passed).unwrap(), expected);
+        for bytes in [written_bytes, of_chunks] {
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
         }
     }
 
     #[test]
     fn answer_to_head_retains_its_content_length() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-        let mut passed = Vec::new();
-        read(text, true).write(&mut passed, 0).unwrap();
-        assert_eq!(String::from_utf8(passed).unwrap(), text);
+        let mut bytes = Vec::new();
+        read(text, true).write(&mut bytes, 0).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), text);
         assert!(HttpMessage::read(&mut "".as_bytes(), false).unwrap().is_none());
     }
 }

@@ -16,7 +16,7 @@ use object_store::azure::{AzureAccessKey, AzureAuthorizer, AzureCredential};
 use object_store::client::{HttpRequest, HttpRequestBody};
 use tempfile::TempDir;
 
-use crate::processes::{self, Guard, ended, free_ports, random_hex, retry_taken_ports, wait};
+use crate::processes::{self, Guard, exit_status, free_ports, random_hex, retry_taken_ports, wait};
 use crate::tree;
 
 pub use crate::processes::Result;
@@ -201,8 +201,8 @@ impl ObjectServer {
         };
         command.current_dir(self.folder.path());
         processes::log_into(&mut command, &self.log())?;
-        let started = command.spawn().map_err(|error| format!("start {}: {error}", self.name()))?;
-        *self.process() = Some(started);
+        let child = command.spawn().map_err(|error| format!("start {}: {error}", self.name()))?;
+        *self.process() = Some(child);
         self.tell_guard()?;
         self.await_ready()
     }
@@ -240,12 +240,14 @@ impl ObjectServer {
             let is_heard = TcpStream::connect(self.address()).is_ok();
             // Checked last, because another process may have taken the port and accepted the
             // connection.
-            match self.process().as_mut().map(ended).transpose()?.flatten() {
-                Some(status) => Err(self.failed(&format!("ended at its start ({status})"))),
+            match self.process().as_mut().map(exit_status).transpose()?.flatten() {
+                Some(status) => {
+                    Err(self.failure_message(&format!("ended at its start ({status})")))
+                }
                 None => Ok(is_heard.then_some(())),
             }
         })?;
-        ready.ok_or_else(|| self.failed("did not get ready"))
+        ready.ok_or_else(|| self.failure_message("did not get ready"))
     }
 
     fn sign(&self, request: &mut HttpRequest) -> object_store::Result<()> {
@@ -307,8 +309,8 @@ impl ObjectServer {
         }
     }
 
-    fn failed(&self, how: &str) -> String {
-        processes::failed(self.name(), how, &self.log())
+    fn failure_message(&self, failure: &str) -> String {
+        processes::failure_message(self.name(), failure, &self.log())
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Child>> {

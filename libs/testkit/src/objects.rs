@@ -50,7 +50,7 @@ pub type EditList = Arc<dyn Fn(Vec<ObjectMeta>) -> Vec<ObjectMeta> + Send + Sync
 pub struct TestObjects {
     objects: InMemory,
     now: Mutex<SystemTime>,
-    written: Mutex<HashMap<Path, SystemTime>>,
+    write_times: Mutex<HashMap<Path, SystemTime>>,
     decide: Mutex<Option<Decide>>,
     edit: Mutex<Option<EditList>>,
     calls: AtomicU64,
@@ -61,7 +61,7 @@ impl Default for TestObjects {
         Self {
             objects: InMemory::new(),
             now: Mutex::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)),
-            written: Mutex::default(),
+            write_times: Mutex::default(),
             decide: Mutex::default(),
             edit: Mutex::default(),
             calls: AtomicU64::new(0),
@@ -81,9 +81,9 @@ impl TestObjects {
     }
 
     /// Moves the date of an object just written ahead, as a fast clock would.
-    pub fn date_ahead(&self, path: &Path, by: Duration) {
-        if let Some(written) = self.written.lock().get_mut(path) {
-            *written += by;
+    pub fn date_ahead(&self, path: &Path, advance: Duration) {
+        if let Some(write_time) = self.write_times.lock().get_mut(path) {
+            *write_time += advance;
         }
     }
 
@@ -143,28 +143,28 @@ impl TestObjects {
 }
 
 /// Returns the metadata with the date of the test's clock.
-fn told(written: &HashMap<Path, SystemTime>, mut meta: ObjectMeta) -> ObjectMeta {
-    if let Some(written) = written.get(&meta.location) {
-        meta.last_modified = (*written).into();
+fn with_test_date(write_times: &HashMap<Path, SystemTime>, mut meta: ObjectMeta) -> ObjectMeta {
+    if let Some(write_time) = write_times.get(&meta.location) {
+        meta.last_modified = (*write_time).into();
     }
     meta
 }
 
 /// Gives other tasks this many turns.
 pub(crate) async fn others_turn(turns: u32) {
-    let mut left = turns;
+    let mut turns_left = turns;
     poll_fn(|context| {
-        if left == 0 {
+        if turns_left == 0 {
             return Poll::Ready(());
         }
-        left -= 1;
+        turns_left -= 1;
         context.waker().wake_by_ref();
         Poll::Pending
     })
     .await;
 }
 
-fn refused(path: &Path) -> Error {
+fn refusal_error(path: &Path) -> Error {
     Error::Generic { store: "test", source: format!("{path} was refused").into() }
 }
 
@@ -190,13 +190,13 @@ impl ObjectStore for TestObjects {
     ) -> Result<PutResult> {
         let fault = self.fault(location);
         if fault == Some(ObjectFault::Refused) {
-            return Err(refused(location));
+            return Err(refusal_error(location));
         }
-        let put = self.objects.put_opts(location, payload, options).await?;
-        self.written.lock().insert(location.clone(), *self.now.lock());
+        let result = self.objects.put_opts(location, payload, options).await?;
+        self.write_times.lock().insert(location.clone(), *self.now.lock());
         match fault {
-            Some(ObjectFault::LostAnswer) => Err(refused(location)),
-            _ => Ok(put),
+            Some(ObjectFault::LostAnswer) => Err(refusal_error(location)),
+            _ => Ok(result),
         }
     }
 
@@ -205,25 +205,25 @@ impl ObjectStore for TestObjects {
         location: &Path,
         _options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        Err(refused(location))
+        Err(refusal_error(location))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let fault = self.fault(location);
         if fault == Some(ObjectFault::Refused) {
-            return Err(refused(location));
+            return Err(refusal_error(location));
         }
         if fault == Some(ObjectFault::Late) {
             others_turn(LATE_TURNS).await;
         }
-        let (is_head, mut got) = (options.head, self.objects.get_opts(location, options).await?);
-        got.meta = told(&self.written.lock(), got.meta);
+        let (is_head, mut result) = (options.head, self.objects.get_opts(location, options).await?);
+        result.meta = with_test_date(&self.write_times.lock(), result.meta);
         if is_head || !matches!(fault, Some(ObjectFault::Cut | ObjectFault::Changed)) {
-            return Ok(got);
+            return Ok(result);
         }
-        let GetResult { meta, attributes, extensions, .. } = &got;
+        let GetResult { meta, attributes, extensions, .. } = &result;
         let (meta, attributes, extensions) = (meta.clone(), attributes.clone(), extensions.clone());
-        let mut bytes = got.bytes().await?.to_vec();
+        let mut bytes = result.bytes().await?.to_vec();
         match fault {
             Some(ObjectFault::Cut) => bytes.truncate(bytes.len() / 2),
             _ => {
@@ -245,12 +245,13 @@ impl ObjectStore for TestObjects {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let written = self.written.lock().clone();
-        let told = move |meta: Result<ObjectMeta>| meta.map(|meta| told(&written, meta));
-        let listed = self.objects.list(prefix).map(told);
-        let Some(edit) = self.edit.lock().clone() else { return listed.boxed() };
+        let write_times = self.write_times.lock().clone();
+        let with_date =
+            move |meta: Result<ObjectMeta>| meta.map(|meta| with_test_date(&write_times, meta));
+        let listing = self.objects.list(prefix).map(with_date);
+        let Some(edit) = self.edit.lock().clone() else { return listing.boxed() };
         let edited = async move {
-            let edited = listed.try_collect().await.map(|listed: Vec<_>| edit(listed));
+            let edited = listing.try_collect().await.map(|listing: Vec<_>| edit(listing));
             match edited {
                 Ok(edited) => edited.into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error)],

@@ -71,8 +71,8 @@ impl Guard {
     /// waited for: after the wait another process may have its id.
     pub(crate) fn tell(&mut self, ids: &str) -> Result<()> {
         let Some(input) = &mut self.input else { return Ok(()) };
-        let told = input.write_all(format!("{ids}\n").as_bytes());
-        told.map_err(|error| format!("tell the guard of servers: {error}"))
+        let result = input.write_all(format!("{ids}\n").as_bytes());
+        result.map_err(|error| format!("tell the guard of servers: {error}"))
     }
 }
 
@@ -85,21 +85,21 @@ impl Drop for Guard {
 
 /// Creates an empty folder for servers of this name.
 pub(crate) fn folder(name: &str) -> Result<tempfile::TempDir> {
-    let made = tempfile::Builder::new().prefix(&format!("forebay-{name}-")).tempdir();
-    made.map_err(|error| format!("make a folder for {name}: {error}"))
+    let result = tempfile::Builder::new().prefix(&format!("forebay-{name}-")).tempdir();
+    result.map_err(|error| format!("make a folder for {name}: {error}"))
 }
 
 /// Returns the class path of a server's jars: declared by a Bazel target in this variable, or
 /// fetched by set-up into this folder of cargo's target folder.
-pub(crate) fn class_path(declared: &str, fetched: &str) -> Result<String> {
-    match env::var(declared) {
+pub(crate) fn class_path(variable: &str, folder_name: &str) -> Result<String> {
+    match env::var(variable) {
         Ok(jars) => {
             let jars = tree::declared_paths(&jars)?;
             let jars: Vec<String> = jars.iter().map(|jar| jar.display().to_string()).collect();
             Ok(jars.join(":"))
         }
-        Err(_) if tree::is_bazel_test() => Err(format!("this test declares no jars in {declared}")),
-        Err(_) => Ok(tree::fetched(fetched)?.join("*").display().to_string()),
+        Err(_) if tree::is_bazel_test() => Err(format!("this test declares no jars in {variable}")),
+        Err(_) => Ok(tree::fetched(folder_name)?.join("*").display().to_string()),
     }
 }
 
@@ -112,9 +112,9 @@ pub(crate) fn java(class_path: &str) -> Command {
 
 /// Appends a program's output to a log.
 pub(crate) fn log_into(command: &mut Command, path: &Path) -> Result<()> {
-    let refused = |error| format!("open {}: {error}", path.display());
-    let log = File::options().create(true).append(true).open(path).map_err(refused)?;
-    let twin = log.try_clone().map_err(refused)?;
+    let open_error = |error| format!("open {}: {error}", path.display());
+    let log = File::options().create(true).append(true).open(path).map_err(open_error)?;
+    let twin = log.try_clone().map_err(open_error)?;
     command.stdin(Stdio::null()).stdout(log).stderr(twin);
     Ok(())
 }
@@ -125,11 +125,11 @@ pub(crate) fn log_of(path: &Path) -> String {
 }
 
 /// Returns the message that a server failed, with the last lines of its log.
-pub(crate) fn failed(who: &str, how: &str, log: &Path) -> String {
+pub(crate) fn failure_message(server: &str, failure: &str, log: &Path) -> String {
     let log = log_of(log);
     let lines: Vec<&str> = log.lines().collect();
     let last = lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n");
-    format!("{who} {how}; it logged last:\n{last}")
+    format!("{server} {failure}; it logged last:\n{last}")
 }
 
 /// Sends a signal to a server.
@@ -142,18 +142,18 @@ pub(crate) fn signal(child: &Child, signal: &str) -> Result<()> {
 /// Sends SIGTERM to a server, and waits at most about 20 s for its end.
 pub(crate) fn ask_to_stop(child: &mut Child) -> Result<()> {
     signal(child, "-TERM")?;
-    wait(STOP_WAIT, || ended(child)).map(drop)
+    wait(STOP_WAIT, || exit_status(child)).map(drop)
 }
 
 /// Kills a server, and waits for its end.
-pub(crate) fn kill(who: &str, child: &mut Child) -> Result<()> {
-    child.kill().map_err(|error| format!("kill {who}: {error}"))?;
-    child.wait().map_err(|error| format!("wait for {who}: {error}"))?;
+pub(crate) fn kill(server: &str, child: &mut Child) -> Result<()> {
+    child.kill().map_err(|error| format!("kill {server}: {error}"))?;
+    child.wait().map_err(|error| format!("wait for {server}: {error}"))?;
     Ok(())
 }
 
 /// Returns the exit status of a server, if it has ended.
-pub(crate) fn ended(child: &mut Child) -> Result<Option<ExitStatus>> {
+pub(crate) fn exit_status(child: &mut Child) -> Result<Option<ExitStatus>> {
     child.try_wait().map_err(|error| format!("wait for a server: {error}"))
 }
 
@@ -163,8 +163,8 @@ pub(crate) fn wait<T>(
     mut look: impl FnMut() -> Result<Option<T>>,
 ) -> Result<Option<T>> {
     for _ in 0..bound.as_millis() / LOOK.as_millis() {
-        if let Some(seen) = look()? {
-            return Ok(Some(seen));
+        if let Some(value) = look()? {
+            return Ok(Some(value));
         }
         thread::sleep(LOOK);
     }
@@ -175,20 +175,20 @@ pub(crate) fn wait<T>(
 /// does. The range is large, so this is rare; the start then fails with the server's own message,
 /// and the caller may repeat the start.
 pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let mut held: Vec<(u16, TcpListener)> = Vec::new();
+    let mut ports: Vec<(u16, TcpListener)> = Vec::new();
     for _ in 0..PORT_TRIES_MAX {
-        if held.len() == count {
+        if ports.len() == count {
             break;
         }
         let random = u64::from_str_radix(&random_hex()?[..8], 16)
             .map_err(|error| format!("read a random number: {error}"))?;
         let port = PORTS.start + (random % PORTS.len() as u64) as u16;
-        held.extend(TcpListener::bind(("127.0.0.1", port)).ok().map(|listener| (port, listener)));
+        ports.extend(TcpListener::bind(("127.0.0.1", port)).ok().map(|listener| (port, listener)));
     }
-    if held.len() < count {
+    if ports.len() < count {
         return Err(format!("no {count} free ports from {} to {}", PORTS.start, PORTS.end));
     }
-    Ok(held.into_iter().map(|(port, _)| port).collect())
+    Ok(ports.into_iter().map(|(port, _)| port).collect())
 }
 
 /// Repeats a start if another process has taken a port between the choice of the port and the start
@@ -235,15 +235,15 @@ mod tests {
     fn guard_kills_its_latest_processes_and_removes_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let sleeper = || Command::new("sleep").arg("600").spawn().unwrap();
-        let (mut told, mut untold) = (sleeper(), sleeper());
+        let (mut guarded_child, mut free_child) = (sleeper(), sleeper());
         let mut guard = Guard::start(folder.path()).unwrap();
-        guard.tell(&format!("{} {}", told.id(), untold.id())).unwrap();
-        guard.tell(&told.id().to_string()).unwrap();
+        guard.tell(&format!("{} {}", guarded_child.id(), free_child.id())).unwrap();
+        guard.tell(&guarded_child.id().to_string()).unwrap();
         drop(guard);
-        assert!(!told.wait().unwrap().success());
-        assert!(untold.try_wait().unwrap().is_none());
-        untold.kill().unwrap();
-        untold.wait().unwrap();
+        assert!(!guarded_child.wait().unwrap().success());
+        assert!(free_child.try_wait().unwrap().is_none());
+        free_child.kill().unwrap();
+        free_child.wait().unwrap();
         assert!(!folder.path().exists());
     }
 }

@@ -206,19 +206,20 @@ impl SeededRng {
         definition: &Definition,
         version: Option<DocumentVersion>,
     ) -> Option<Condition> {
-        let orders = |asked: &&FieldChange| {
-            matches!(asked.op, FieldOp::Set(Some(_)))
+        let orders = |field_change: &&FieldChange| {
+            matches!(field_change.op, FieldOp::Set(Some(_)))
                 && definition
-                    .field_by_id(asked.field)
+                    .field_by_id(field_change.field)
                     .is_some_and(|field| matches!(field.field_type, FieldType::Scalar(_)))
         };
         let ordering: Vec<_> =
-            change.fields.iter().filter(orders).map(|asked| asked.field).collect();
+            change.fields.iter().filter(orders).map(|field_change| field_change.field).collect();
         match self.below(3) {
             0 if definition.options.versioned => {
                 let random = DocumentVersion(self.bits());
-                let asked = if self.chance(80) { version.unwrap_or(random) } else { random };
-                Some(Condition::IfVersion(asked))
+                let version_or_random =
+                    if self.chance(80) { version.unwrap_or(random) } else { random };
+                Some(Condition::IfVersion(version_or_random))
             }
             1 if !ordering.is_empty() => Some(Condition::IfNewer(*self.pick(&ordering))),
             _ => Some(Condition::IfAbsent),

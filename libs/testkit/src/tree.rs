@@ -32,12 +32,12 @@ pub fn find(path: &str) -> Result<PathBuf, String> {
 pub fn root_of(path: &str) -> Result<PathBuf, String> {
     let start = match env::var_os(REPOSITORY) {
         Some(repository) if !is_bazel_test() => PathBuf::from(repository),
-        _ => here()?,
+        _ => current_folder()?,
     };
     // Bazel's runfiles may be inside the repository, and above them are undeclared files.
     let top = env::var_os(RUNFILES).and_then(|top| fs::canonicalize(top).ok());
-    let inside = |folder: &&Path| top.as_ref().is_none_or(|top| folder.starts_with(top));
-    let found = start.ancestors().take_while(inside).find(|folder| folder.join(path).exists());
+    let is_inside = |folder: &&Path| top.as_ref().is_none_or(|top| folder.starts_with(top));
+    let found = start.ancestors().take_while(is_inside).find(|folder| folder.join(path).exists());
     let fix = "run it inside the repository; under Bazel, declare it as data";
     let problem = || format!("no {path} at or above {}; fix: {fix}", start.display());
     found.map(Path::to_path_buf).ok_or_else(problem)
@@ -50,7 +50,7 @@ pub fn root_of(path: &str) -> Result<PathBuf, String> {
 /// Returns an error if the output is not built; under Bazel, if it is not in the target's data.
 pub fn built(name: &str) -> Result<PathBuf, String> {
     let paths = match env::var(BUILT) {
-        Ok(declared) => declared_paths(&declared)?,
+        Ok(list) => declared_paths(&list)?,
         Err(_) if is_bazel_test() => Vec::new(),
         Err(_) => next_to_this_program(name)?,
     };
@@ -67,8 +67,8 @@ pub fn built(name: &str) -> Result<PathBuf, String> {
 /// # Errors
 /// Returns an error if set-up did not run, or did not include tests (`setup.sh demo`).
 pub fn fetched(name: &str) -> Result<PathBuf, String> {
-    let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
-    let targets = own.ancestors().skip(1).map(Path::to_path_buf).chain(find("target").ok());
+    let program = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let targets = program.ancestors().skip(1).map(Path::to_path_buf).chain(find("target").ok());
     let mut folders = targets.map(|target| target.join(name));
     let found = folders.find(|folder| folder.join("forebay.stamp").is_file());
     found.ok_or_else(|| format!("target/{name} is not there; fix: make setup"))
@@ -80,8 +80,8 @@ pub fn fetched(name: &str) -> Result<PathBuf, String> {
 /// # Errors
 /// Returns an error if the current folder cannot be read.
 pub fn declared_paths(list: &str) -> Result<Vec<PathBuf>, String> {
-    let here = here()?;
-    Ok(list.split_whitespace().map(|path| here.join(path)).collect())
+    let current_folder = current_folder()?;
+    Ok(list.split_whitespace().map(|path| current_folder.join(path)).collect())
 }
 
 /// Returns whether Bazel runs this as a test, which then sees only what it declares.
@@ -93,12 +93,12 @@ pub fn is_bazel_test() -> bool {
 /// Returns the candidate paths of a build output of cargo, from a test (in `target/debug/deps`) or
 /// from a program.
 fn next_to_this_program(name: &str) -> Result<Vec<PathBuf>, String> {
-    let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
-    let folders = own.ancestors().skip(1).take(2);
+    let program = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let folders = program.ancestors().skip(1).take(2);
     Ok(folders.flat_map(|at| [at.join(name), at.join("examples").join(name)]).collect())
 }
 
-fn here() -> Result<PathBuf, String> {
+fn current_folder() -> Result<PathBuf, String> {
     env::current_dir().map_err(|error| format!("read the current folder: {error}"))
 }
 
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn declared_paths_are_made_absolute() {
-        let here = here().unwrap();
+        let current_folder = current_folder().unwrap();
         let paths = declared_paths("a/b ../c").unwrap();
-        assert_eq!(paths, [here.join("a/b"), here.join("../c")]);
+        assert_eq!(paths, [current_folder.join("a/b"), current_folder.join("../c")]);
     }
 }

@@ -242,14 +242,14 @@ pub fn read<T: DeserializeOwned>(name: &str) -> T {
 ///
 /// # Panics
 /// Panics if they differ.
-pub fn check<T: Serialize>(name: &str, made: &T, command: &str) {
-    let text = serde_json::to_string_pretty(made).expect("vectors are plain data") + "\n";
+pub fn check<T: Serialize>(name: &str, vectors: &T, command: &str) {
+    let text = serde_json::to_string_pretty(vectors).expect("vectors are plain data") + "\n";
     if std::env::var_os("UPDATE_VECTORS").is_some() {
         std::fs::write(path(name), &text).unwrap_or_else(|error| panic!("write {name}: {error}"));
     }
-    let held = std::fs::read_to_string(path(name)).unwrap_or_default();
+    let stored_text = std::fs::read_to_string(path(name)).unwrap_or_default();
     let fix = format!("if the bytes were meant to change, run: UPDATE_VECTORS=1 {command}");
-    assert!(held == text, "{name} differs from what this build makes; {fix}");
+    assert!(stored_text == text, "{name} differs from what this build makes; {fix}");
 }
 
 /// Returns the name of a kind of aggregate in the vectors. The vectors do not change, so they have
@@ -307,8 +307,8 @@ impl FieldVector {
 }
 
 fn scalar_type(name: &str) -> ScalarType {
-    let named = crate::random::SCALAR_TYPES.into_iter().find(|scalar| scalar.name() == name);
-    named.unwrap_or_else(|| panic!("no scalar type: {name}"))
+    let scalar_type = crate::random::SCALAR_TYPES.into_iter().find(|scalar| scalar.name() == name);
+    scalar_type.unwrap_or_else(|| panic!("no scalar type: {name}"))
 }
 
 fn field_type(name: &str) -> FieldType {
@@ -332,7 +332,7 @@ fn micros(at: &str) -> Timestamp {
     Timestamp::from_micros(at.parse().expect("decimal microseconds"))
 }
 
-fn written(at: Timestamp) -> String {
+fn micros_text(at: Timestamp) -> String {
     at.as_micros().to_string()
 }
 
@@ -342,10 +342,10 @@ impl DocumentVector {
         let cell = |cell: &FieldCell| CellVector {
             id: cell.field.0,
             value: cell.value.as_ref().map(ValueVector::of),
-            expires_at_us: cell.expires_at.map(written),
+            expires_at_us: cell.expires_at.map(micros_text),
         };
         Self {
-            expires_at_us: document.expires_at.map(written),
+            expires_at_us: document.expires_at.map(micros_text),
             version: document.version.map(|version| version.0.to_string()),
             fields: document.cells().iter().map(cell).collect(),
         }
