@@ -20,7 +20,7 @@ pub(crate) trait RetriableOutcome: Sized {
     fn retry(pending: PendingWrite) -> impl Future<Output = Result<Self, WriteError>> + Send;
 
     /// Returns the result in which a client believes that takes an unknown outcome for success.
-    fn believed(pending: &PendingWrite) -> Option<Self>;
+    fn assume_success(pending: &PendingWrite) -> Option<Self>;
 }
 
 impl RetriableOutcome for WriteOutcome {
@@ -31,7 +31,7 @@ impl RetriableOutcome for WriteOutcome {
         Ok(Self { token: outcome.token, result })
     }
 
-    fn believed(pending: &PendingWrite) -> Option<Self> {
+    fn assume_success(pending: &PendingWrite) -> Option<Self> {
         Some(Self { token: pending.token().clone(), result: WriteResult::Appended })
     }
 }
@@ -41,7 +41,7 @@ impl RetriableOutcome for BatchOutcome {
         pending.retry().await
     }
 
-    fn believed(_pending: &PendingWrite) -> Option<Self> {
+    fn assume_success(_pending: &PendingWrite) -> Option<Self> {
         None
     }
 }
@@ -67,14 +67,14 @@ where
         };
         let error = match result {
             Ok(outcome) => {
-                world.trace.fired("write resolved by its retry", is_retry.into());
+                world.trace.count_event("write resolved by its retry", is_retry.into());
                 return Ok(outcome);
             }
             Err(error) => error,
         };
         let code = error.code();
         world.note(format!("a write is not acknowledged: {code:?}"));
-        world.trace.fired(failure_kind(code), 1);
+        world.trace.count_event(failure_kind(code), 1);
         if matches!(code, ErrorCode::InvalidArgument | ErrorCode::NotFound) {
             return Err(format!("a write was refused: {error}"));
         }
@@ -83,8 +83,8 @@ where
         match (world.plant(), &pending) {
             (Some(Plant::RetriesUnderNewSequence), _) if is_unknown => pending = None,
             (Some(Plant::TakesUnknownForDone), Some(pending)) if is_unknown => {
-                if let Some(believed) = T::believed(pending) {
-                    return Ok(believed);
+                if let Some(outcome) = T::assume_success(pending) {
+                    return Ok(outcome);
                 }
             }
             (_, None) if is_unknown => {
@@ -122,9 +122,9 @@ pub(crate) async fn send_batch(
             None => all = Some(outcome.token),
         }
         let results = outcome.results.into_iter();
-        let failed = writes.into_iter().zip(results).filter(|(_, result)| result.is_err());
+        let failed_writes = writes.into_iter().zip(results).filter(|(_, result)| result.is_err());
         writes = Vec::new();
-        for (write, result) in failed {
+        for (write, result) in failed_writes {
             let code = result.err().map(|error| error.code());
             if code != Some(ErrorCode::LimitExceeded) {
                 return Err(format!("a change of a batch ended as {code:?}"));
@@ -133,7 +133,7 @@ pub(crate) async fn send_batch(
         }
         match all {
             Some(all) if writes.is_empty() => return Ok(all),
-            _ => world.trace.fired("batch accepted in part", 1),
+            _ => world.trace.count_event("batch accepted in part", 1),
         }
         tokio::time::sleep(RETRY_WAIT).await;
     }

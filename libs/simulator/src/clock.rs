@@ -11,8 +11,8 @@ const START_US: i64 = 1_767_225_600_000_000;
 /// A wall clock that follows the runtime's time and can be moved against it.
 #[derive(Debug)]
 pub struct SimClock {
-    started: Instant,
-    moved: Mutex<ClockSkew>,
+    started_at: Instant,
+    skew: Mutex<ClockSkew>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,28 +38,28 @@ pub struct Moment {
 impl SimClock {
     /// Returns a clock without skew; call it inside the runtime.
     pub fn start() -> Self {
-        Self { started: Instant::now(), moved: Mutex::default() }
+        Self { started_at: Instant::now(), skew: Mutex::default() }
     }
 
     /// Moves the clock, forwards or backwards, as an operator or a time server may.
     pub fn jump_micros(&self, micros: i64) {
-        let mut moved = self.moved.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        moved.high_us = moved.high_us.max(self.runtime_us() + moved.skew_us);
-        moved.fallen_us += (-micros).max(0);
-        moved.skew_us += micros;
+        let mut skew = self.skew.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        skew.high_us = skew.high_us.max(self.runtime_us() + skew.skew_us);
+        skew.fallen_us += (-micros).max(0);
+        skew.skew_us += micros;
     }
 
     /// Returns the clock's time and its history.
     pub fn moment(&self) -> Moment {
-        let moved = *self.moved.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let now = Timestamp::from_micros(self.runtime_us() + moved.skew_us);
-        let high = now.max(Timestamp::from_micros(moved.high_us));
-        Moment { now, high, fallen_us: moved.fallen_us }
+        let skew = *self.skew.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now = Timestamp::from_micros(self.runtime_us() + skew.skew_us);
+        let high = now.max(Timestamp::from_micros(skew.high_us));
+        Moment { now, high, fallen_us: skew.fallen_us }
     }
 
     /// Returns the microseconds of the runtime's time since the start, which nothing moves.
     pub fn elapsed_us(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.started_at.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     fn runtime_us(&self) -> i64 {

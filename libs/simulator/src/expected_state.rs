@@ -34,7 +34,7 @@ struct Step {
     state: State,
     ttl_us: Option<i64>,
     /// Clock just before the change was sent.
-    begun: Moment,
+    sent_at: Moment,
     /// Clock when the change was acknowledged; `None` until then.
     acknowledged: Option<Moment>,
 }
@@ -42,8 +42,8 @@ struct Step {
 impl Step {
     /// Returns the time before which the entry was certainly not appended.
     fn appended_from(&self, now: Moment) -> Timestamp {
-        let until = self.acknowledged.unwrap_or(now);
-        self.begun.now.plus_micros(self.begun.fallen_us - until.fallen_us)
+        let acknowledged_at = self.acknowledged.unwrap_or(now);
+        self.sent_at.now.plus_micros(self.sent_at.fallen_us - acknowledged_at.fallen_us)
     }
 
     /// Returns whether a reader may see the state expired.
@@ -57,10 +57,10 @@ impl Step {
         appended_until.zip(self.ttl_us).is_some_and(|(at, ttl)| now.now >= at.plus_micros(ttl))
     }
 
-    fn may_show(&self, shown: &State, now: Moment) -> bool {
-        match shown {
+    fn may_show(&self, read_state: &State, now: Moment) -> bool {
+        match read_state {
             None => self.state.is_none() || self.may_be_expired(now),
-            shown => *shown == self.state && !self.must_be_expired(now),
+            read_state => *read_state == self.state && !self.must_be_expired(now),
         }
     }
 }
@@ -78,8 +78,8 @@ impl History {
     }
 
     /// Notes that a change is about to be sent.
-    pub fn begin(&mut self, state: State, ttl_us: Option<i64>, begun: Moment) {
-        self.steps.push(Step { state, ttl_us, begun, acknowledged: None });
+    pub fn begin(&mut self, state: State, ttl_us: Option<i64>, sent_at: Moment) {
+        self.steps.push(Step { state, ttl_us, sent_at, acknowledged: None });
     }
 
     /// Notes that the newest change is acknowledged.
@@ -95,10 +95,10 @@ impl History {
 
     /// Returns the first index on the line, from `from` on, that a read may have shown; index 0 is
     /// before the first state.
-    fn place(&self, shown: &State, from: usize, now: Moment) -> Option<usize> {
+    fn place(&self, read_state: &State, from: usize, now: Moment) -> Option<usize> {
         (from..=self.steps.len()).find(|place| match place.checked_sub(1) {
-            None => shown.is_none(),
-            Some(step) => self.steps[step].may_show(shown, now),
+            None => read_state.is_none(),
+            Some(step) => self.steps[step].may_show(read_state, now),
         })
     }
 
@@ -156,26 +156,30 @@ impl ExpectedState {
     pub fn check_local(
         &mut self,
         key: i64,
-        shown: &State,
-        by: &mut ShownHistory,
+        read_state: &State,
+        shown_history: &mut ShownHistory,
         no_older: Option<Timestamp>,
         now: Moment,
     ) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
-        let seen = by.0.entry(key).or_default();
-        let fresh = no_older.map_or(0, |before| history.acknowledged_before(before));
-        let from = fresh.max(*seen);
-        match history.place(shown, from, now) {
+        let newest_seen = shown_history.0.entry(key).or_default();
+        let place_min = no_older.map_or(0, |before| history.acknowledged_before(before));
+        let from = place_min.max(*newest_seen);
+        match history.place(read_state, from, now) {
             Some(place) => {
-                *seen = place;
+                *newest_seen = place;
                 Ok(())
             }
             None => {
-                let why = if fresh > *seen { "too old for its bound" } else { "behind itself" };
+                let reason = if place_min > *newest_seen {
+                    "too old for its bound"
+                } else {
+                    "behind itself"
+                };
                 let states = history.states_from(from);
                 Err(format!(
-                    "key {key}: a local read is {why}: it shows {shown:?}, which is none of place \
-                     {from} on: {states:?}"
+                    "key {key}: a local read is {reason}: it shows {read_state:?}, which is none \
+                     of place {from} on: {states:?}"
                 ))
             }
         }
@@ -188,18 +192,20 @@ impl ExpectedState {
     pub fn check_newest(
         &mut self,
         key: i64,
-        shown: &State,
-        by: &mut ShownHistory,
+        read_state: &State,
+        shown_history: &mut ShownHistory,
         now: Moment,
     ) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
         let newest = history.steps.len();
-        if !history.is_pending() && history.place(shown, newest, now) == Some(newest) {
-            by.0.insert(key, newest);
+        if !history.is_pending() && history.place(read_state, newest, now) == Some(newest) {
+            shown_history.0.insert(key, newest);
             return Ok(());
         }
         let newest = history.newest();
-        Err(format!("key {key}: a read past its newest change shows {shown:?}, not {newest:?}"))
+        Err(format!(
+            "key {key}: a read past its newest change shows {read_state:?}, not {newest:?}"
+        ))
     }
 
     /// Checks all documents of a store, of the partitions that `follows` selects, against all
@@ -217,10 +223,10 @@ impl ExpectedState {
             if history.is_pending() {
                 return Err(format!("key {key}: its last change was never acknowledged"));
             }
-            let shown = found.get(key).cloned();
-            if history.place(&shown, history.steps.len(), now).is_none() {
+            let read_state = found.get(key).cloned();
+            if history.place(&read_state, history.steps.len(), now).is_none() {
                 let newest = history.newest();
-                return Err(format!("key {key}: at the end {shown:?}, expected {newest:?}"));
+                return Err(format!("key {key}: at the end {read_state:?}, expected {newest:?}"));
             }
         }
         match found.keys().find(|key| !self.keys.contains_key(key)) {
@@ -254,17 +260,18 @@ mod tests {
 
     #[test]
     fn reader_may_be_behind_but_never_goes_back() {
-        let (mut expected, mut shown, now) = (three_states(), ShownHistory::default(), at(100));
-        let mut local = |revision, shown: &mut ShownHistory| {
-            expected.check_local(7, &state(revision), shown, None, now)
+        let (mut expected, mut shown_history, now) =
+            (three_states(), ShownHistory::default(), at(100));
+        let mut local = |revision, shown_history: &mut ShownHistory| {
+            expected.check_local(7, &state(revision), shown_history, None, now)
         };
-        assert!(local(2, &mut shown).is_ok());
-        assert!(local(2, &mut shown).is_ok());
-        assert!(local(1, &mut shown).is_err());
-        assert!(local(9, &mut shown).is_err());
-        assert!(expected.check_newest(7, &state(2), &mut shown, now).is_err());
-        assert!(expected.check_newest(7, &state(3), &mut shown, now).is_ok());
-        assert!(expected.check_local(7, &state(2), &mut shown, None, now).is_err());
+        assert!(local(2, &mut shown_history).is_ok());
+        assert!(local(2, &mut shown_history).is_ok());
+        assert!(local(1, &mut shown_history).is_err());
+        assert!(local(9, &mut shown_history).is_err());
+        assert!(expected.check_newest(7, &state(2), &mut shown_history, now).is_err());
+        assert!(expected.check_newest(7, &state(3), &mut shown_history, now).is_ok());
+        assert!(expected.check_local(7, &state(2), &mut shown_history, None, now).is_err());
     }
 
     #[test]
@@ -283,10 +290,10 @@ mod tests {
     fn caught_up_reader_has_every_acknowledged_document() {
         let mut expected = three_states();
         expected.key(7).begin(state(4), None, at(50));
-        let mut shown = expected.acknowledged();
-        assert!(expected.check_local(7, &None, &mut shown, None, at(60)).is_err());
-        assert!(expected.check_local(7, &state(2), &mut shown, None, at(60)).is_err());
-        assert!(expected.check_local(7, &state(3), &mut shown, None, at(60)).is_ok());
+        let mut shown_history = expected.acknowledged();
+        assert!(expected.check_local(7, &None, &mut shown_history, None, at(60)).is_err());
+        assert!(expected.check_local(7, &state(2), &mut shown_history, None, at(60)).is_err());
+        assert!(expected.check_local(7, &state(3), &mut shown_history, None, at(60)).is_ok());
     }
 
     #[test]
@@ -294,10 +301,10 @@ mod tests {
         let mut expected = ExpectedState::default();
         expected.key(1).begin(state(1), Some(100), at(10));
         expected.key(1).acknowledge(at(30));
-        let mut check = |shown: &State, now| {
+        let mut check = |read_state: &State, now| {
             expected.check_local(
                 1,
-                shown,
+                read_state,
                 &mut ShownHistory(BTreeMap::from([(1, 1)])),
                 None,
                 at(now),
@@ -313,12 +320,12 @@ mod tests {
     fn fallen_clock_may_have_stamped_earlier_times() {
         let mut expected = ExpectedState::default();
         expected.key(1).begin(state(1), Some(100), at(50));
-        let fallen = |micros| Moment { fallen_us: 30, high: at(60).high, ..at(micros) };
-        expected.key(1).acknowledge(fallen(30));
-        let mut seen = ShownHistory(BTreeMap::from([(1, 1)]));
-        let high = Moment { high: at(120).high, ..fallen(90) };
-        assert!(expected.check_local(1, &None, &mut seen, None, high).is_ok());
-        assert!(expected.check_local(1, &state(1), &mut seen, None, high).is_ok());
+        let after_fall = |micros| Moment { fallen_us: 30, high: at(60).high, ..at(micros) };
+        expected.key(1).acknowledge(after_fall(30));
+        let mut shown_history = ShownHistory(BTreeMap::from([(1, 1)]));
+        let high = Moment { high: at(120).high, ..after_fall(90) };
+        assert!(expected.check_local(1, &None, &mut shown_history, None, high).is_ok());
+        assert!(expected.check_local(1, &state(1), &mut shown_history, None, high).is_ok());
     }
 
     #[test]

@@ -45,17 +45,17 @@ const REOPENS_MAX: usize = 10;
 /// # Errors
 /// Returns an error if the node does not recover from a fault.
 pub(crate) async fn run(shared: Arc<WorkloadState>, stop: Arc<AtomicBool>) -> Result<u64, String> {
-    let mut fired = 0;
+    let mut count = 0;
     while !stop.load(Ordering::SeqCst) {
         let wait = 20 + shared.world.draw(130);
         tokio::time::sleep(Duration::from_millis(wait)).await;
         let fault = FAULT_NAMES[shared.world.draw(FAULT_NAMES.len() as u64) as usize];
         shared.world.note(format!("fault: {fault}"));
         fire(&shared, fault).await?;
-        shared.world.trace.fired(fault, 1);
-        fired += 1;
+        shared.world.trace.count_event(fault, 1);
+        count += 1;
     }
-    Ok(fired)
+    Ok(count)
 }
 
 async fn fire(shared: &WorkloadState, fault: &'static str) -> Result<(), String> {
@@ -88,8 +88,8 @@ async fn fire(shared: &WorkloadState, fault: &'static str) -> Result<(), String>
         }
         "sync fails" => sync_fault(shared).await,
         "reader restarts" => {
-            let chosen = world.draw(ROLES.len() as u64) as usize;
-            restart_reader(shared, chosen, |_| ()).await
+            let reader_place = world.draw(ROLES.len() as u64) as usize;
+            restart_reader(shared, reader_place, |_| ()).await
         }
         "reader's network silent" => {
             reader_silence(shared).await;
@@ -138,7 +138,7 @@ async fn sync_fault(shared: &WorkloadState) -> Result<(), String> {
     let world = &shared.world;
     world.disk.fail_syncs(1);
     if world.log_failed(Duration::from_secs(2)).await {
-        world.trace.fired("node started after a failed sync", 1);
+        world.trace.count_event("node started after a failed sync", 1);
     }
     world.disk.fail_syncs(0);
     power_cut(shared, Loss::TornPrefix).await
@@ -147,8 +147,8 @@ async fn sync_fault(shared: &WorkloadState) -> Result<(), String> {
 /// Separates a reader from the network for a while.
 async fn reader_silence(shared: &WorkloadState) {
     let world = &shared.world;
-    let chosen = world.draw(ROLES.len() as u64) as usize;
-    let party = Arc::clone(&lock(&shared.readers)[chosen].party);
+    let reader_place = world.draw(ROLES.len() as u64) as usize;
+    let party = Arc::clone(&lock(&shared.readers)[reader_place].party);
     let silence = 300 + world.draw(700);
     party.part(Duration::from_millis(silence));
     pause(silence).await;
@@ -157,8 +157,8 @@ async fn reader_silence(shared: &WorkloadState) {
 /// Fires a fault of the reader that writes checkpoints.
 async fn checkpoint_fault(shared: &WorkloadState, fault: &'static str) -> Result<(), String> {
     let world = &shared.world;
-    let chosen = CHECKPOINTING;
-    let disk = lock(&shared.readers)[chosen].disk.clone();
+    let reader_place = CHECKPOINTING;
+    let disk = lock(&shared.readers)[reader_place].disk.clone();
     let losses = [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors];
     let loss = losses[world.draw(3) as usize];
     match fault {
@@ -167,28 +167,28 @@ async fn checkpoint_fault(shared: &WorkloadState, fault: &'static str) -> Result
             Ok(())
         }
         "checkpoint damaged" => {
-            let (what, at) = (world.draw(3), world.draw(u64::from(u32::MAX)));
-            let damage = move |disk: &SimDisk| damage_checkpoints(disk, what, at);
-            restart_reader(shared, chosen, damage).await
+            let (kind, at) = (world.draw(3), world.draw(u64::from(u32::MAX)));
+            let damage = move |disk: &SimDisk| damage_checkpoints(disk, kind, at);
+            restart_reader(shared, reader_place, damage).await
         }
         "power cut during a checkpoint" => {
             disk.die_after(1 + world.draw(5));
             pause(50 + world.draw(250)).await;
-            restart_reader(shared, chosen, move |disk| disk.power_cut(loss)).await
+            restart_reader(shared, reader_place, move |disk| disk.power_cut(loss)).await
         }
-        _ => restart_reader(shared, chosen, move |disk| disk.power_cut(loss)).await,
+        _ => restart_reader(shared, reader_place, move |disk| disk.power_cut(loss)).await,
     }
 }
 
 /// Damages every checkpoint: one byte is flipped, or the file is cut short or extended.
-fn damage_checkpoints(disk: &SimDisk, what: u64, at: u64) {
+fn damage_checkpoints(disk: &SimDisk, kind: u64, at: u64) {
     for path in disk.files(Path::new("/")).unwrap_or_default() {
         if path.extension().is_none_or(|ending| ending != "checkpoint") {
             continue;
         }
         let damage = |bytes: &mut Vec<u8>| {
             let place = (at % (bytes.len() as u64).max(1)) as usize;
-            match what {
+            match kind {
                 0 => bytes.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= 0x10),
                 1 => bytes.truncate(place),
                 _ => bytes.push(0),
@@ -208,30 +208,30 @@ async fn disk_full(world: &World, disk: &SimDisk) {
 /// Ends a reader, changes its disk by `between`, and opens it again.
 async fn restart_reader(
     shared: &WorkloadState,
-    chosen: usize,
-    between: impl FnOnce(&SimDisk),
+    reader_place: usize,
+    change_disk: impl FnOnce(&SimDisk),
 ) -> Result<(), String> {
     let world = &shared.world;
     let parts = {
-        let reader = &lock(&shared.readers)[chosen];
+        let reader = &lock(&shared.readers)[reader_place];
         reader.count(world);
         reader.reader.begin_close();
         reader.restart_parts()
     };
     // The reader's tasks end, and release its lock.
     tokio::time::sleep(Duration::from_millis(1)).await;
-    between(&parts.1);
+    change_disk(&parts.1);
     for _ in 0..REOPENS_MAX {
         let acknowledged = lock(&shared.expected).acknowledged();
         match SimReader::reopen(world, &parts).await {
             Ok(reader) => {
-                lock(&shared.readers)[chosen].replace(reader, acknowledged);
-                world.trace.fired("reader opened again", 1);
+                lock(&shared.readers)[reader_place].replace(reader, acknowledged);
+                world.trace.count_event("reader opened again", 1);
                 return Ok(());
             }
             Err(error) if error.code() == ErrorCode::Unavailable => {
                 world.note(format!("a reader does not open: {error}"));
-                world.trace.fired("reader opening refused", 1);
+                world.trace.count_event("reader opening refused", 1);
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             Err(error) => return Err(format!("a reader does not open again: {error}")),
@@ -263,8 +263,8 @@ async fn power_cut(shared: &WorkloadState, loss: Loss) -> Result<(), String> {
 }
 
 async fn restart(shared: &WorkloadState) -> Result<(), String> {
-    let started = shared.world.start().await;
-    started.map_err(|error| format!("the node does not come back: {error}"))?;
-    shared.world.trace.fired("node started again", 1);
+    let result = shared.world.start().await;
+    result.map_err(|error| format!("the node does not come back: {error}"))?;
+    shared.world.trace.count_event("node started again", 1);
     Ok(())
 }

@@ -136,7 +136,7 @@ pub struct Report {
     /// Digest of the events; equal for two runs of one seed.
     pub digest: u64,
     /// Number of times that each fault and recovery path fired.
-    pub fired: BTreeMap<&'static str, u64>,
+    pub event_counts: BTreeMap<&'static str, u64>,
 }
 
 /// A run that broke a rule.
@@ -145,7 +145,7 @@ pub struct Failure {
     /// Seed of the run.
     pub seed: u64,
     /// Rule that the run broke.
-    pub what: String,
+    pub broken_rule: String,
     /// Last events before the failure.
     pub last_events: Vec<String>,
 }
@@ -194,13 +194,15 @@ fn run_recorded(seed: u64, plant: Option<Plant>, trace: Trace) -> Result<Report,
             token: Mutex::new(None),
             races: Mutex::new(0),
         });
-        let ran = tokio::time::timeout(SIMULATED_MAX, simulate(&shared, seed)).await;
+        let result = tokio::time::timeout(SIMULATED_MAX, simulate(&shared, seed)).await;
         lock(&shared.readers).iter().for_each(|reader| reader.count(&shared.world));
         shared.world.count_faults();
         let trace = &shared.world.trace;
-        match ran.unwrap_or_else(|_| Err("the run hangs".to_owned())) {
-            Ok(()) => Ok(Report { seed, digest: trace.digest(), fired: trace.counts() }),
-            Err(what) => Err(Box::new(Failure { seed, what, last_events: trace.last_events() })),
+        match result.unwrap_or_else(|_| Err("the run hangs".to_owned())) {
+            Ok(()) => Ok(Report { seed, digest: trace.digest(), event_counts: trace.counts() }),
+            Err(broken_rule) => {
+                Err(Box::new(Failure { seed, broken_rule, last_events: trace.last_events() }))
+            }
         }
     })
 }
@@ -227,9 +229,9 @@ async fn simulate(shared: &Arc<WorkloadState>, seed: u64) -> Result<(), String> 
         application.await.map_err(|error| format!("an application panicked: {error}"))??;
     }
     stop.store(true, Ordering::SeqCst);
-    let fired = faults.await.map_err(|error| format!("the faults panicked: {error}"))??;
-    if fired < FAULTS_MIN {
-        return Err(format!("only {fired} faults fired"));
+    let fault_count = faults.await.map_err(|error| format!("the faults panicked: {error}"))??;
+    if fault_count < FAULTS_MIN {
+        return Err(format!("only {fault_count} faults fired"));
     }
     check_end(shared).await?;
     if shared.world.draw(LOST_LOG_EVERY) == 0 {
@@ -244,11 +246,13 @@ async fn check_end(shared: &WorkloadState) -> Result<(), String> {
     let text = |error: forebay_core::Error| error.to_string();
     let readers: Vec<_> =
         lock(&shared.readers).iter().map(|reader| reader.reader.clone()).collect();
-    oracle::check(shared, &readers).await.map_err(|what| format!("at the end: {what}"))?;
+    oracle::check(shared, &readers)
+        .await
+        .map_err(|violation| format!("at the end: {violation}"))?;
     shared.world.power_cut(Loss::Everything).await;
     shared.world.start().await.map_err(text)?;
-    let fresh = SimReader::open(&shared.world, Role::Plain, ShownHistory::default()).await;
-    let fresh = fresh.map_err(text)?.reader;
-    let checked = oracle::check(shared, &[fresh]).await;
-    checked.map_err(|what| format!("after a last power cut: {what}"))
+    let last_reader = SimReader::open(&shared.world, Role::Plain, ShownHistory::default()).await;
+    let last_reader = last_reader.map_err(text)?.reader;
+    let checked = oracle::check(shared, &[last_reader]).await;
+    checked.map_err(|violation| format!("after a last power cut: {violation}"))
 }

@@ -26,17 +26,17 @@ pub(crate) async fn run(shared: &WorkloadState) -> Result<(), String> {
     let world = &shared.world;
     let old = lock(&shared.token).clone().ok_or("nothing was written")?;
     // Choose a partition that all readers follow.
-    let lost = PartitionId(2 * world.draw(2) as u32);
+    let lost_partition = PartitionId(2 * world.draw(2) as u32);
     world.stop().await;
-    world.lose_log(old.store, lost).map_err(|error| error.to_string())?;
-    world.note(format!("the log of partition {lost} is lost"));
+    world.lose_log(old.store, lost_partition).map_err(|error| error.to_string())?;
+    world.note(format!("the log of partition {lost_partition} is lost"));
     world.start().await.map_err(text)?;
     let any_reader = lock(&shared.readers)[0].reader.clone();
-    let is_lost = |key: i64| any_reader.partition_of(KeyValue::Int64(key)) == Ok(lost);
+    let is_lost = |key: i64| any_reader.partition_of(KeyValue::Int64(key)) == Ok(lost_partition);
     lock(&shared.expected).forget(is_lost);
-    let mut kept = old.clone();
-    kept.positions.remove(&lost);
-    *lock(&shared.token) = Some(kept);
+    let mut remaining_token = old.clone();
+    remaining_token.positions.remove(&lost_partition);
+    *lock(&shared.token) = Some(remaining_token);
     let client = world.client().map_err(text)?;
     let store = client.store(STORE).await.map_err(text)?;
     let keys = (0..).filter(|key| is_lost(*key)).take(WRITES as usize);
@@ -46,21 +46,23 @@ pub(crate) async fn run(shared: &WorkloadState) -> Result<(), String> {
     lock(&shared.readers).iter_mut().for_each(super::readers::SimReader::forget);
     let readers: Vec<_> =
         lock(&shared.readers).iter().map(|reader| reader.reader.clone()).collect();
-    oracle::check(shared, &readers).await.map_err(|what| format!("after a lost log: {what}"))?;
+    oracle::check(shared, &readers)
+        .await
+        .map_err(|violation| format!("after a lost log: {violation}"))?;
     for reader in &readers {
-        expect_lost(&old, reader, lost).await?;
+        expect_lost(&old, reader, lost_partition).await?;
     }
-    world.trace.fired("log lost, token lost", 1);
+    world.trace.count_event("log lost, token lost", 1);
     Ok(())
 }
 
 async fn expect_lost(
     old: &Token,
     reader: &forebay_reader::Reader,
-    lost: PartitionId,
+    lost_partition: PartitionId,
 ) -> Result<(), String> {
     let mut of_lost = Token::new(old.store);
-    of_lost.positions.extend(old.positions.get(&lost).map(|at| (lost, *at)));
+    of_lost.positions.extend(old.positions.get(&lost_partition).map(|at| (lost_partition, *at)));
     if of_lost.positions.is_empty() {
         return Ok(());
     }

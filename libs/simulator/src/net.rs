@@ -76,8 +76,8 @@ impl Party {
     }
 
     fn silence(&self) -> Option<Instant> {
-        let until = *lock(&self.silent_until);
-        until.filter(|until| *until > Instant::now())
+        let silence_end = *lock(&self.silent_until);
+        silence_end.filter(|silence_end| *silence_end > Instant::now())
     }
 }
 
@@ -102,15 +102,15 @@ struct Server {
 /// A connection, shared by both ends.
 #[derive(Default)]
 struct Link {
-    broken: AtomicBool,
+    is_broken: AtomicBool,
     /// Wakers of reads that wait for bytes; a break must wake them.
-    waiting: Mutex<[Option<Waker>; 2]>,
+    wakers: Mutex<[Option<Waker>; 2]>,
 }
 
 impl Link {
     fn break_off(&self) {
-        self.broken.store(true, Ordering::SeqCst);
-        lock(&self.waiting).iter_mut().filter_map(Option::take).for_each(Waker::wake);
+        self.is_broken.store(true, Ordering::SeqCst);
+        lock(&self.wakers).iter_mut().filter_map(Option::take).for_each(Waker::wake);
     }
 }
 
@@ -178,7 +178,7 @@ impl SimNet {
         };
         let mut server = lock(&self.0.server);
         let Server { accepts, links } = server.as_mut().ok_or_else(refuse)?;
-        let (near, far) = tokio::io::duplex(PIPE_BYTES);
+        let (client_end, server_end) = tokio::io::duplex(PIPE_BYTES);
         let link = Arc::new(Link::default());
         let number = self.0.connections.fetch_add(1, Ordering::Relaxed);
         let stream = |pipe, end: usize| SimStream {
@@ -191,10 +191,10 @@ impl SimNet {
             end,
             stall: None,
         };
-        accepts.try_send(Ok(stream(far, 1))).map_err(|_| refuse())?;
+        accepts.try_send(Ok(stream(server_end, 1))).map_err(|_| refuse())?;
         links.retain(|link| link.strong_count() > 0);
         links.push(Arc::downgrade(&link));
-        Ok(stream(near, 0))
+        Ok(stream(client_end, 0))
     }
 }
 
@@ -218,7 +218,7 @@ pub struct SimStream {
 
 impl SimStream {
     fn check(&self) -> io::Result<()> {
-        if self.link.broken.load(Ordering::SeqCst) {
+        if self.link.is_broken.load(Ordering::SeqCst) {
             return Err(io::Error::from(io::ErrorKind::ConnectionReset));
         }
         Ok(())
@@ -229,7 +229,7 @@ impl SimStream {
     }
 
     /// Draws, after bytes have moved, whether the connection breaks or the next read stalls.
-    fn moved(&mut self) {
+    fn draw_faults(&mut self) {
         let faults = *lock(&self.net.0.faults);
         if self.draw() % 1_000_000 < faults.cut_per_million {
             self.net.0.counts.cuts.fetch_add(1, Ordering::Relaxed);
@@ -252,7 +252,9 @@ impl SimStream {
             }
             match self.party.silence() {
                 None => return Poll::Ready(()),
-                Some(until) => self.stall = Some(Box::pin(tokio::time::sleep_until(until))),
+                Some(silence_end) => {
+                    self.stall = Some(Box::pin(tokio::time::sleep_until(silence_end)))
+                }
             }
         }
     }
@@ -266,11 +268,11 @@ impl AsyncRead for SimStream {
     ) -> Poll<io::Result<()>> {
         self.check()?;
         std::task::ready!(self.poll_stall(cx));
-        lock(&self.link.waiting)[self.end] = Some(cx.waker().clone());
+        lock(&self.link.wakers)[self.end] = Some(cx.waker().clone());
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.pipe).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
-            self.moved();
+            self.draw_faults();
         }
         Poll::Ready(Ok(()))
     }
@@ -283,9 +285,9 @@ impl AsyncWrite for SimStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check()?;
-        let written = std::task::ready!(Pin::new(&mut self.pipe).poll_write(cx, bytes))?;
-        self.moved();
-        Poll::Ready(Ok(written))
+        let count = std::task::ready!(Pin::new(&mut self.pipe).poll_write(cx, bytes))?;
+        self.draw_faults();
+        Poll::Ready(Ok(count))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

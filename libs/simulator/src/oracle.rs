@@ -54,12 +54,12 @@ pub(crate) async fn check(shared: &WorkloadState, readers: &[Reader]) -> Result<
 
 /// Reads all documents; retries if a damaged part of a replica is found by this read.
 async fn read_whole(reader: &Reader) -> forebay_core::Result<BTreeMap<i64, Fields>> {
-    let until = tokio::time::Instant::now() + REBUILT_WITHIN;
+    let deadline = tokio::time::Instant::now() + REBUILT_WITHIN;
     loop {
         match read_all(reader) {
             Err(error)
                 if error.code() == ErrorCode::Unavailable
-                    && tokio::time::Instant::now() < until =>
+                    && tokio::time::Instant::now() < deadline =>
             {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -72,9 +72,12 @@ async fn caught_up(shared: &WorkloadState, reader: &Reader, token: &Token) -> Re
     await_ready(&shared.world, reader).await.map_err(|error| error.to_string())?;
     reader.await_token(token, TOKEN_WAIT).await.map_err(|error| error.to_string())?;
     let found = read_whole(reader).await.map_err(|error| error.to_string())?;
-    let followed: Vec<_> = reader.status().partitions.iter().map(|p| p.partition).collect();
+    let followed_partitions: Vec<_> =
+        reader.status().partitions.iter().map(|p| p.partition).collect();
     let follows = |key| {
-        reader.partition_of(KeyValue::Int64(key)).is_ok_and(|place| followed.contains(&place))
+        reader
+            .partition_of(KeyValue::Int64(key))
+            .is_ok_and(|place| followed_partitions.contains(&place))
     };
     lock(&shared.expected).check_all(&found, follows, shared.world.moment())
 }
@@ -110,14 +113,14 @@ fn check_partition(
         let status = statuses.into_iter().find(|status| status.partition == partition);
         status.map(|status| status.offset_applied)
     };
-    let mut behind: Vec<_> =
+    let mut readers_by_offset: Vec<_> =
         readers.iter().filter_map(|reader| Some((applied(reader)?, reader))).collect();
-    behind.sort_by_key(|(offset, _)| *offset);
+    readers_by_offset.sort_by_key(|(offset, _)| *offset);
     let at = PartitionRef { store: definitions[0].store, partition };
     let mut model = Model::new(at, PartitionCount(PARTITIONS));
     definitions.iter().for_each(|definition| model.define(definition.clone()));
     let mut records = records.iter().peekable();
-    for (applied, reader) in behind {
+    for (applied, reader) in readers_by_offset {
         while let Some(record) = records.next_if(|record| record.offset < applied) {
             // A record that is no entry changes nothing.
             if let Ok(entry) = decode_entry(&record.entry) {
@@ -149,10 +152,10 @@ fn equals(
             continue;
         }
         let read = reader.get_document(KeyValue::Int64(key));
-        let shown = read.map_err(text)?.as_ref().map(ModelDocument::from);
-        if shown.as_ref() != expected.get(&key) {
+        let document = read.map_err(text)?.as_ref().map(ModelDocument::from);
+        if document.as_ref() != expected.get(&key) {
             let expected = expected.get(&key);
-            return Err(format!("key {key}: a reader has {shown:?}, the model {expected:?}"));
+            return Err(format!("key {key}: a reader has {document:?}, the model {expected:?}"));
         }
     }
     Ok(())

@@ -100,7 +100,7 @@ pub(crate) struct PlantedLog {
     clock: Arc<SimClock>,
     lineage: Arc<Lineage>,
     /// Offset at which each partition's tail started to read.
-    began: Mutex<BTreeMap<PartitionRef, Offset>>,
+    tail_starts: Mutex<BTreeMap<PartitionRef, Offset>>,
     /// Records that a reader never sees.
     hidden: Mutex<BTreeSet<(PartitionRef, Offset)>>,
 }
@@ -112,11 +112,16 @@ impl PlantedLog {
         clock: Arc<SimClock>,
         lineage: Arc<Lineage>,
     ) -> Self {
-        let (began, hidden) = (Mutex::default(), Mutex::default());
-        Self { inner, plant, clock, lineage, began, hidden }
+        let (tail_starts, hidden) = (Mutex::default(), Mutex::default());
+        Self { inner, plant, clock, lineage, tail_starts, hidden }
     }
 
-    fn change(&self, at: PartitionRef, began: Offset, mut record: LogRecord) -> Option<LogRecord> {
+    fn change(
+        &self,
+        at: PartitionRef,
+        tail_start: Offset,
+        mut record: LogRecord,
+    ) -> Option<LogRecord> {
         match self.plant {
             Plant::ExpiryByReaderClock => record.append_time = self.clock.now(),
             Plant::EntryHalfApplied if record.offset.0.is_multiple_of(ENTRIES_PER_FAULT) => {
@@ -124,11 +129,11 @@ impl PlantedLog {
             }
             Plant::WindowsNotInCheckpoint => {
                 self.note_first_reads(at, &record);
-                rewrite(&mut record, |batches| self.forget_window(at, began, batches));
+                rewrite(&mut record, |batches| self.forget_window(at, tail_start, batches));
             }
             Plant::CheckpointOneTooFar => {
                 let mut hidden = lock(&self.hidden);
-                if record.offset == began && began > Offset(0) {
+                if record.offset == tail_start && tail_start > Offset(0) {
                     hidden.insert((at, record.offset));
                 }
                 if hidden.contains(&(at, record.offset)) {
@@ -155,12 +160,12 @@ impl PlantedLog {
     }
 
     /// Presents a duplicate of a change from before the checkpoint as if from another client.
-    fn forget_window(&self, at: PartitionRef, began: Offset, batches: &mut Vec<ClientBatch>) {
+    fn forget_window(&self, at: PartitionRef, tail_start: Offset, batches: &mut Vec<ClientBatch>) {
         let first_read = lock(&self.lineage.first_read);
         for batch in batches {
             let is_forgotten = batch.changes.iter().any(|change| {
                 let change = (at.partition, batch.client, change.sequence);
-                first_read.get(&change).is_some_and(|first| *first < began)
+                first_read.get(&change).is_some_and(|first| *first < tail_start)
             });
             if is_forgotten {
                 batch.client = ClientId(batch.client.0 ^ 1);
@@ -173,10 +178,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn rewrite(record: &mut LogRecord, with: impl FnOnce(&mut Vec<ClientBatch>)) {
+fn rewrite(record: &mut LogRecord, edit: impl FnOnce(&mut Vec<ClientBatch>)) {
     let Ok(mut entry) = decode_entry(&record.entry) else { return };
     let EntryBody::Changes(batches) = &mut entry.body else { return };
-    with(batches);
+    edit(batches);
     if let Ok(bytes) = encode_entry(&entry) {
         record.entry = bytes;
     }
@@ -212,8 +217,8 @@ impl ChangeLog for PlantedLog {
         if self.plant != Plant::WrongPartition || !is_hit(&entry) {
             return self.inner.append(at, entry).await;
         }
-        let beside = PartitionId((at.partition.0 + 1) % PARTITIONS);
-        self.inner.append(PartitionRef { partition: beside, ..at }, entry).await
+        let next_partition = PartitionId((at.partition.0 + 1) % PARTITIONS);
+        self.inner.append(PartitionRef { partition: next_partition, ..at }, entry).await
     }
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
@@ -221,18 +226,19 @@ impl ChangeLog for PlantedLog {
         if at == PartitionRef::CONTROL {
             return Ok(read);
         }
-        let began = {
-            let mut began = lock(&self.began);
+        let tail_start = {
+            let mut tail_starts = lock(&self.tail_starts);
             // Only a tail waits for records; a query of a log's id or a second read of one record
             // does not.
             if limit.wait_max > Duration::ZERO {
-                began.entry(at).or_insert(from);
+                tail_starts.entry(at).or_insert(from);
             }
-            began.get(&at).copied()
+            tail_starts.get(&at).copied()
         };
-        if let Some(began) = began {
+        if let Some(tail_start) = tail_start {
             let records = std::mem::take(&mut read.records).into_iter();
-            read.records = records.filter_map(|record| self.change(at, began, record)).collect();
+            read.records =
+                records.filter_map(|record| self.change(at, tail_start, record)).collect();
         }
         Ok(read)
     }

@@ -48,7 +48,7 @@ pub(crate) const CHECKPOINTING: usize = 2;
 pub(crate) struct SimReader {
     pub(crate) role: Role,
     pub(crate) reader: Reader,
-    pub(crate) shown: ShownHistory,
+    pub(crate) shown_history: ShownHistory,
     /// Disk of the reader.
     pub(crate) disk: SimDisk,
     /// Membership of the reader in the network.
@@ -71,8 +71,8 @@ fn options(world: &World, role: Role) -> ReaderOptions {
     match role {
         Role::Plain => {}
         Role::Filtered => {
-            let followed = BTreeSet::from([PartitionId(0), PartitionId(2)]);
-            options.partitions = PartitionFilter::Only(followed);
+            let followed_partitions = BTreeSet::from([PartitionId(0), PartitionId(2)]);
+            options.partitions = PartitionFilter::Only(followed_partitions);
         }
         Role::Checkpointing => {
             let mut checkpoint = CheckpointOptions::new(CHECKPOINT_DIR);
@@ -97,7 +97,7 @@ impl SimReader {
         Ok(Self {
             role,
             reader,
-            shown: acknowledged.clone(),
+            shown_history: acknowledged.clone(),
             disk,
             party,
             first_shown: acknowledged,
@@ -129,7 +129,7 @@ impl SimReader {
         self.reader = reader;
         self.positions.clear();
         self.last_shown.clear();
-        self.shown = match self.role {
+        self.shown_history = match self.role {
             // After a restart from a checkpoint only a token prevents a reader from going back.
             Role::Checkpointing => self.first_shown.clone(),
             _ => acknowledged,
@@ -138,7 +138,7 @@ impl SimReader {
 
     /// Drops the expectations about a lost log.
     pub(crate) fn forget(&mut self) {
-        self.shown = ShownHistory::default();
+        self.shown_history = ShownHistory::default();
         self.first_shown = ShownHistory::default();
         self.positions.clear();
     }
@@ -197,15 +197,16 @@ impl SimReader {
     /// Counts the reader's recovery paths since it was opened.
     pub(crate) fn count(&self, world: &World) {
         let counts = self.reader.metrics().counts;
-        let (checkpoints, fired) = (counts.checkpoints, |what, n| world.trace.fired(what, n));
-        fired("duplicate skipped", counts.duplicates_skipped);
-        fired("tail held up and gone on", counts.log_errors);
-        fired("copy built anew", counts.rebuilds);
-        fired("checkpoint written", checkpoints.written);
-        fired("checkpoint not written", checkpoints.failed);
-        fired("checkpoint restored", checkpoints.restored);
-        fired("damaged checkpoint ignored", checkpoints.damaged);
-        fired("checkpoint block repaired", checkpoints.blocks_repaired);
+        let (checkpoints, count_event) =
+            (counts.checkpoints, |event, n| world.trace.count_event(event, n));
+        count_event("duplicate skipped", counts.duplicates_skipped);
+        count_event("tail held up and gone on", counts.log_errors);
+        count_event("copy built anew", counts.rebuilds);
+        count_event("checkpoint written", checkpoints.written);
+        count_event("checkpoint not written", checkpoints.failed);
+        count_event("checkpoint restored", checkpoints.restored);
+        count_event("damaged checkpoint ignored", checkpoints.damaged);
+        count_event("checkpoint block repaired", checkpoints.blocks_repaired);
     }
 }
 
@@ -252,14 +253,14 @@ pub(crate) fn read_all(reader: &Reader) -> Result<BTreeMap<i64, Fields>> {
     let mut found = BTreeMap::new();
     let mut scan = reader.scan();
     loop {
-        let visited = reader.scan_next(&mut scan, None, SCAN_BATCH, |scanned| {
+        let visited_count = reader.scan_next(&mut scan, None, SCAN_BATCH, |scanned| {
             let KeyValue::Int64(key) = scanned.key.primary() else {
                 return Err(Error::internal("a key of another type"));
             };
             found.insert(key, fields(reader, &scanned.row.document()?)?);
             Ok(())
         })?;
-        if visited == 0 {
+        if visited_count == 0 {
             return Ok(found);
         }
     }

@@ -62,9 +62,9 @@ impl Visit for MessageVisitor<'_> {
             return;
         }
         let text = format!("{value:?}");
-        let known = PATHS.iter().find(|(message, _)| *message == text);
-        if let Some((_, name)) = known {
-            self.0.fired(name, 1);
+        let path = PATHS.iter().find(|(message, _)| *message == text);
+        if let Some((_, name)) = path {
+            self.0.count_event(name, 1);
         }
     }
 }

@@ -20,7 +20,7 @@ pub struct Trace {
 struct TraceState {
     digest: u64,
     events: VecDeque<String>,
-    fired: BTreeMap<&'static str, u64>,
+    event_counts: BTreeMap<&'static str, u64>,
 }
 
 impl Trace {
@@ -30,9 +30,9 @@ impl Trace {
     }
 
     /// Records an event at a time of the run, in microseconds.
-    pub fn event(&self, at_us: u64, what: String) {
+    pub fn event(&self, at_us: u64, text: String) {
         let mut inner = self.lock();
-        let line = format!("{at_us:>10} us  {what}");
+        let line = format!("{at_us:>10} us  {text}");
         if self.is_printed {
             println!("{line}");
         }
@@ -46,9 +46,9 @@ impl Trace {
     }
 
     /// Counts a fault or a recovery path.
-    pub fn fired(&self, what: &'static str, times: u64) {
+    pub fn count_event(&self, event: &'static str, times: u64) {
         if times > 0 {
-            *self.lock().fired.entry(what).or_default() += times;
+            *self.lock().event_counts.entry(event).or_default() += times;
         }
     }
 
@@ -64,7 +64,7 @@ impl Trace {
 
     /// Returns the number of times that each fault and recovery path fired.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
-        self.lock().fired.clone()
+        self.lock().event_counts.clone()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, TraceState> {

@@ -72,9 +72,9 @@ impl WorkloadState {
     /// Returns a reader that follows a key's partition, and its index.
     pub(crate) fn reader_of(&self, key: i64, draw: u64) -> (usize, Reader) {
         let readers = lock(&self.readers);
-        let following: Vec<_> =
+        let places: Vec<_> =
             (0..readers.len()).filter(|place| readers[*place].follows(key)).collect();
-        let place = following[draw as usize % following.len()];
+        let place = places[draw as usize % places.len()];
         (place, readers[place].reader.clone())
     }
 }
@@ -102,12 +102,12 @@ impl Application {
         self.entropy.next_u64().unwrap_or_default() % bound.max(1)
     }
 
-    pub(crate) fn note(&self, what: &str) {
-        self.shared.world.note(format!("application {}: {what}", self.number));
+    pub(crate) fn note(&self, text: &str) {
+        self.shared.world.note(format!("application {}: {text}", self.number));
     }
 
-    pub(crate) fn fired(&self, what: &'static str) {
-        self.shared.world.trace.fired(what, 1);
+    pub(crate) fn count_event(&self, event: &'static str) {
+        self.shared.world.trace.count_event(event, 1);
     }
 
     /// Returns a number of this application that no other change has.
@@ -172,7 +172,7 @@ impl Application {
     fn change(&mut self, store: &Store, key: i64) -> (Write, State) {
         let revision = self.next_revision();
         let present = lock(&self.shared.expected).key(key).newest();
-        let by = 1 + self.draw(5) as i64;
+        let increment = 1 + self.draw(5) as i64;
         match self.draw(10) {
             0 => (store.delete(key), None),
             1 | 2 => {
@@ -187,8 +187,9 @@ impl Application {
             }
             _ => {
                 let before = present.unwrap_or_default();
-                let fields = Fields { revision, total: before.total + by, ..before };
-                let write = store.upsert(key).set("revision", revision).increment("total", by);
+                let fields = Fields { revision, total: before.total + increment, ..before };
+                let write =
+                    store.upsert(key).set("revision", revision).increment("total", increment);
                 (write, Some(fields))
             }
         }
@@ -251,9 +252,9 @@ impl Application {
         let (Some(fields), Some(token)) = (present, token) else {
             return self.write_if_absent(store, key).await;
         };
-        let (shown, version) = self.read_newest_version(key, &token).await?;
+        let (state, version) = self.read_newest_version(key, &token).await?;
         let Some(version) = version else {
-            return Err(format!("key {key}: {shown:?} has no version"));
+            return Err(format!("key {key}: {state:?} has no version"));
         };
         let revision = self.next_revision();
         let write = store.upsert(key).set("revision", revision);
@@ -267,16 +268,16 @@ impl Application {
             }
             1 => {
                 let other = DocumentVersion(version.0 ^ 1);
-                self.refused(key, write.if_version(other), version).await
+                self.send_refused(key, write.if_version(other), version).await
             }
-            2 => self.refused(key, write.if_absent(), version).await,
+            2 => self.send_refused(key, write.if_absent(), version).await,
             3 => {
                 let write = write.if_newer("revision");
                 self.write(key, write, next, None, WriteResult::Applied).await.map(|_| ())
             }
             _ => {
                 let older = store.upsert(key).set("revision", fields.revision).if_newer("revision");
-                self.refused(key, older, version).await
+                self.send_refused(key, older, version).await
             }
         }
     }
@@ -289,7 +290,7 @@ impl Application {
     }
 
     /// Sends a change whose condition does not hold.
-    async fn refused(
+    async fn send_refused(
         &self,
         key: i64,
         write: Write,
@@ -298,7 +299,7 @@ impl Application {
         self.note(&format!("writes key {key} under a condition that does not hold"));
         let outcome: WriteOutcome =
             send_until_acknowledged(&self.shared.world, || write.clone().send()).await?;
-        self.fired("condition failed");
+        self.count_event("condition failed");
         if outcome.result == WriteResult::ConditionFailed(Some(version)) {
             return self.read_newest(key, &outcome.token).await;
         }
@@ -325,13 +326,13 @@ impl Application {
         };
         let revisions = [self.next_revision(), self.next_revision()];
         self.note(&format!("races for key {key}: {revisions:?}"));
-        let started = self.draw(20_000);
+        let delay_us = self.draw(20_000);
         let first = self.race_one(store, key, revisions[0], 0);
-        let second = self.race_one(rival, key, revisions[1], started);
+        let second = self.race_one(rival, key, revisions[1], delay_us);
         let (first, second) = tokio::join!(biased; first, second);
         let (first, second) = (first?, second?);
-        let won = |outcome: &WriteOutcome| outcome.result == WriteResult::Applied;
-        let winner = match (won(&first), won(&second)) {
+        let has_won = |outcome: &WriteOutcome| outcome.result == WriteResult::Applied;
+        let winner = match (has_won(&first), has_won(&second)) {
             (true, false) => 0,
             (false, true) => 1,
             _ => {
@@ -344,7 +345,7 @@ impl Application {
         let mut token = first.token;
         token.merge(&second.token).map_err(|error| error.to_string())?;
         self.shared.acknowledged(&[key], &token)?;
-        self.fired("race for a key");
+        self.count_event("race for a key");
         self.read_newest(key, &token).await
     }
 
@@ -364,8 +365,8 @@ impl Application {
             .await;
         }
         let (place, _) = self.shared.reader_of(key, 0);
-        let shown = lock(&self.shared.readers)[place].read_local(&self.shared.world, key, None);
-        let is_absent = !matches!(shown, Ok(Some(_)));
+        let read = lock(&self.shared.readers)[place].read_local(&self.shared.world, key, None);
+        let is_absent = !matches!(read, Ok(Some(_)));
         let write = if is_absent { write } else { write.if_absent() };
         let mut outcome: WriteOutcome =
             send_until_acknowledged(&self.shared.world, || write.clone().send()).await?;
@@ -401,9 +402,9 @@ impl Application {
         token: Option<&Token>,
     ) -> Result<(State, Option<DocumentVersion>), String> {
         let world = &self.shared.world;
-        let what = if token.is_some() { "read after token" } else { "read of the latest" };
-        let until = tokio::time::Instant::now() + SHOWN_WITHIN;
-        while tokio::time::Instant::now() < until {
+        let read_kind = if token.is_some() { "read after token" } else { "read of the latest" };
+        let deadline = tokio::time::Instant::now() + SHOWN_WITHIN;
+        while tokio::time::Instant::now() < deadline {
             let (place, reader) = self.shared.reader_of(key, self.draw(64));
             let read = match token {
                 Some(token) => read_after(world, &reader, key, token).await,
@@ -411,24 +412,28 @@ impl Application {
             };
             match read {
                 Ok((state, version)) => {
-                    self.fired(what);
-                    let shown = &mut lock(&self.shared.readers)[place].shown;
+                    self.count_event(read_kind);
+                    let shown_history = &mut lock(&self.shared.readers)[place].shown_history;
                     let mut expected = lock(&self.shared.expected);
-                    let checked = expected.check_newest(key, &state, shown, world.moment());
-                    return checked.map(|()| (state, version)).map_err(|w| format!("{what}: {w}"));
+                    let checked = expected.check_newest(key, &state, shown_history, world.moment());
+                    return checked
+                        .map(|()| (state, version))
+                        .map_err(|w| format!("{read_kind}: {w}"));
                 }
                 Err(error) => match error.code() {
                     ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Closed => {
-                        self.fired("read that did not come in time");
+                        self.count_event("read that did not come in time");
                     }
                     // A barrier needs space on the node's disk.
-                    ErrorCode::LimitExceeded if token.is_none() => self.fired("barrier refused"),
-                    _ => return Err(format!("key {key}: {what} failed: {error}")),
+                    ErrorCode::LimitExceeded if token.is_none() => {
+                        self.count_event("barrier refused")
+                    }
+                    _ => return Err(format!("key {key}: {read_kind} failed: {error}")),
                 },
             }
             tokio::time::sleep(RETRY_WAIT).await;
         }
-        Err(format!("key {key}: {what}: no reader ever showed the newest change"))
+        Err(format!("key {key}: {read_kind}: no reader ever showed the newest change"))
     }
 
     /// Reads a key of any application locally.
@@ -448,8 +453,8 @@ impl Application {
     fn read_local(&self, key: i64, max_staleness: Option<Duration>) -> Result<(), String> {
         let world = &self.shared.world;
         let mut readers = lock(&self.shared.readers);
-        let chosen = self.draw(readers.len() as u64) as usize;
-        let reader = &mut readers[chosen];
+        let place = self.draw(readers.len() as u64) as usize;
+        let reader = &mut readers[place];
         reader.check_positions()?;
         let now = world.moment();
         match reader.read_local(world, key, max_staleness) {
@@ -457,26 +462,26 @@ impl Application {
                 Err(format!("key {key}: a reader that does not follow its partition answered"))
             }
             Ok(state) => {
-                self.fired(if max_staleness.is_some() {
+                self.count_event(if max_staleness.is_some() {
                     "read within its age"
                 } else {
                     "local read"
                 });
                 let no_older = max_staleness.map(|bound| before(now.now, bound));
                 let mut expected = lock(&self.shared.expected);
-                expected.check_local(key, &state, &mut reader.shown, no_older, now)
+                expected.check_local(key, &state, &mut reader.shown_history, no_older, now)
             }
             Err(error) => match error.code() {
                 ErrorCode::InvalidArgument if !reader.follows(key) => {
-                    self.fired("partition not followed");
+                    self.count_event("partition not followed");
                     Ok(())
                 }
                 ErrorCode::Stale if max_staleness.is_some() => {
-                    self.fired("read refused as stale");
+                    self.count_event("read refused as stale");
                     Ok(())
                 }
                 ErrorCode::Unavailable => {
-                    self.fired("read refused while bootstrapping");
+                    self.count_event("read refused while bootstrapping");
                     Ok(())
                 }
                 ErrorCode::Closed => Ok(()),

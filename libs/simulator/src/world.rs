@@ -80,8 +80,8 @@ impl World {
     }
 
     /// Records an event with the current time.
-    pub(crate) fn note(&self, what: String) {
-        self.trace.event(self.clock.elapsed_us(), what);
+    pub(crate) fn note(&self, text: String) {
+        self.trace.event(self.clock.elapsed_us(), text);
     }
 
     /// Returns the clock's time and its history.
@@ -122,7 +122,7 @@ impl World {
                 Err(error) if attempts == STARTS_MAX => return Err(error),
                 Err(error) => {
                     self.note(format!("the node does not start: {error}"));
-                    self.trace.fired("node start refused", 1);
+                    self.trace.count_event("node start refused", 1);
                     attempts += 1;
                     tokio::time::sleep(START_WAIT).await;
                 }
@@ -146,7 +146,7 @@ impl World {
         let rates = FaultRates::default();
         let faulty = Arc::new(FaultyLog::new(Arc::clone(&log), self.entropy(), rates));
         let log_of_node =
-            self.planted(Arc::clone(&faulty) as Arc<dyn ChangeLog>, Plant::WrongPartition);
+            self.with_plant(Arc::clone(&faulty) as Arc<dyn ChangeLog>, Plant::WrongPartition);
         let context = ServiceContext::start(log_of_node, self.clock.clone(), self.entropy());
         let parts = NodeParts {
             context,
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// Returns the node's log, with the bug if this run's plant is `plant`.
-    fn planted(&self, log: Arc<dyn ChangeLog>, plant: Plant) -> Arc<dyn ChangeLog> {
+    fn with_plant(&self, log: Arc<dyn ChangeLog>, plant: Plant) -> Arc<dyn ChangeLog> {
         if self.plant != Some(plant) {
             return log;
         }
@@ -257,18 +257,18 @@ impl World {
     }
 
     fn count_log_faults(&self, running: &RunningNode) {
-        self.fired(running.faulty.counts().by_name());
+        self.count_events(running.faulty.counts().by_name());
     }
 
-    fn fired(&self, counts: impl IntoIterator<Item = (&'static str, u64)>) {
-        counts.into_iter().for_each(|(what, times)| self.trace.fired(what, times));
+    fn count_events(&self, counts: impl IntoIterator<Item = (&'static str, u64)>) {
+        counts.into_iter().for_each(|(event, times)| self.trace.count_event(event, times));
     }
 
     /// Counts the faults of network and disk over the whole run.
     pub(crate) fn count_faults(&self) {
-        self.fired(self.net.counts().by_name());
+        self.count_events(self.net.counts().by_name());
         let disk = self.disk.counts();
-        self.fired([
+        self.count_events([
             ("write to a full disk", disk.full_writes),
             ("sync failed", disk.failed_syncs),
             ("file left torn by a power cut", disk.torn_files),
@@ -338,14 +338,14 @@ impl World {
 /// which chooses by a thread's randomness and would make runs unrepeatable.
 async fn serve(mut connections: mpsc::Receiver<std::io::Result<SimStream>>, routes: Routes) {
     let service = TowerToHyperService::new(routes.prepare());
-    let mut served = JoinSet::new();
+    let mut connection_tasks = JoinSet::new();
     while let Some(Ok(stream)) = connections.recv().await {
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         // A date header has the host's time, and its length would change the run.
         http2.timer(TokioTimer::new()).auto_date_header(false);
         let served_one = http2.serve_connection(TokioIo::new(stream), service.clone());
         // Connections end by faults all the time; the checks concern the node's state.
-        served.spawn(async move { drop(served_one.await) });
-        while served.try_join_next().is_some() {}
+        connection_tasks.spawn(async move { drop(served_one.await) });
+        while connection_tasks.try_join_next().is_some() {}
     }
 }

@@ -24,23 +24,23 @@ fn different_seeds_give_different_runs() {
 #[test]
 fn parallel_runs_do_not_interfere() {
     let alone = forebay_simulator::run(9).unwrap();
-    let beside = std::thread::scope(|scope| {
+    let parallel_runs = std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..3).map(|_| scope.spawn(|| forebay_simulator::run(9).unwrap())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
-    beside.iter().for_each(|run| assert_eq!(*run, alone));
+    parallel_runs.iter().for_each(|run| assert_eq!(*run, alone));
 }
 
 #[test]
 fn planted_bug_fails_the_same_way_each_time() {
-    let caught = || {
-        let caught = (1..=forebay_simulator::PLANT_SEEDS_MAX).find_map(|seed| {
+    let find_failure = || {
+        let failure = (1..=forebay_simulator::PLANT_SEEDS_MAX).find_map(|seed| {
             forebay_simulator::run_planted(seed, Plant::RetriesUnderNewSequence).err()
         });
-        caught.map(|failure| (failure.seed, failure.what, failure.last_events))
+        failure.map(|failure| (failure.seed, failure.broken_rule, failure.last_events))
     };
-    let first = caught();
+    let first = find_failure();
     assert!(first.is_some());
-    assert_eq!(first, caught());
+    assert_eq!(first, find_failure());
 }

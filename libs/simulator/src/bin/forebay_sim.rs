@@ -67,8 +67,8 @@ fn on_threads(jobs: NonZeroUsize, count: u64, work: impl Fn(u64) + Sync) {
 
 /// Executes all runs; returns whether all of them kept every rule and covered every path.
 fn make_runs(options: &Options, jobs: NonZeroUsize) -> bool {
-    let fired = Mutex::new(BTreeMap::<&str, u64>::new());
-    let failed = AtomicU64::new(0);
+    let event_counts = Mutex::new(BTreeMap::<&str, u64>::new());
+    let failures = AtomicU64::new(0);
     on_threads(jobs, options.seeds, |number| {
         let seed = options.seed.saturating_add(number);
         let run =
@@ -78,33 +78,36 @@ fn make_runs(options: &Options, jobs: NonZeroUsize) -> bool {
                 if options.digests {
                     println!("digest {:016x} of seed {seed}", report.digest);
                 }
-                let mut fired = fired.lock().expect("no thread panics while it counts");
-                for (what, times) in report.fired {
-                    *fired.entry(what).or_default() += times;
+                let mut event_counts =
+                    event_counts.lock().expect("no thread panics while it counts");
+                for (event, times) in report.event_counts {
+                    *event_counts.entry(event).or_default() += times;
                 }
             }
             Err(failure) => {
-                failed.fetch_add(1, Ordering::Relaxed);
+                failures.fetch_add(1, Ordering::Relaxed);
                 let mut lines = failure.last_events;
-                lines.push(format!("seed {seed}: {}", failure.what));
+                lines.push(format!("seed {seed}: {}", failure.broken_rule));
                 lines.push(format!("replay: make sim SEED={seed} SEEDS=1"));
                 println!("{}", lines.join("\n"));
             }
         }
     });
-    let (fired, failed) = (fired.into_inner().unwrap_or_default(), failed.into_inner());
-    for (what, times) in &fired {
-        println!("fired {times:>9}  {what}");
+    let (event_counts, failures) =
+        (event_counts.into_inner().unwrap_or_default(), failures.into_inner());
+    for (event, times) in &event_counts {
+        println!("fired {times:>9}  {event}");
     }
-    println!("suite sim/seeds: ran {}, failed {failed}", options.seeds);
+    println!("suite sim/seeds: ran {}, failed {failures}", options.seeds);
     if options.seeds < SEEDS_THAT_FIRE_ALL {
-        return failed == 0;
+        return failures == 0;
     }
     let all: Vec<_> = FAULT_NAMES.iter().chain(&RECOVERIES).collect();
-    let silent: Vec<_> = all.iter().filter(|what| !fired.contains_key(**what)).collect();
-    silent.iter().for_each(|what| println!("never fired: {what}"));
-    println!("suite sim/coverage: ran {}, failed {}", all.len(), silent.len());
-    failed == 0 && silent.is_empty()
+    let silent_events: Vec<_> =
+        all.iter().filter(|event| !event_counts.contains_key(**event)).collect();
+    silent_events.iter().for_each(|event| println!("never fired: {event}"));
+    println!("suite sim/coverage: ran {}, failed {}", all.len(), silent_events.len());
+    failures == 0 && silent_events.is_empty()
 }
 
 /// Executes runs with each of the planted bugs until one run catches it; returns whether all bugs
@@ -113,11 +116,14 @@ fn catch_plants(jobs: NonZeroUsize) -> bool {
     let survivors = AtomicU64::new(0);
     on_threads(jobs, Plant::ALL.len() as u64, |number| {
         let plant = Plant::ALL[number as usize];
-        let caught = (1..=PLANT_SEEDS_MAX)
+        let failure = (1..=PLANT_SEEDS_MAX)
             .find_map(|seed| forebay_simulator::run_planted(seed, plant).err());
-        match caught {
+        match failure {
             Some(failure) => {
-                println!("plant {plant:?}: caught by seed {}: {}", failure.seed, failure.what);
+                println!(
+                    "plant {plant:?}: caught by seed {}: {}",
+                    failure.seed, failure.broken_rule
+                );
             }
             None => {
                 survivors.fetch_add(1, Ordering::Relaxed);
