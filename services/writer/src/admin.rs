@@ -50,7 +50,7 @@ impl Writer {
         let catalog = self.context.catalog.catalog();
         let newest = &catalog.store_by_name(name)?.definition;
         if from != SchemaVersion(0) && from != newest.version {
-            return Err(overtaken(name, from, newest.version));
+            return Err(overtaken_error(name, from, newest.version));
         }
         views::check_alterations(newest, alterations)?;
         let next = newest.altered(alterations).map_err(|e| e.with_store(name))?;
@@ -147,11 +147,12 @@ impl Writer {
     pub(crate) async fn define_next(&self, next: &Definition) -> Result<Arc<SchemaAt>> {
         let altered = self.define(next).await?;
         let altered = altered.ok_or_else(|| {
-            let seen = SchemaVersion(next.version.0.saturating_sub(1));
+            let start_version = SchemaVersion(next.version.0.saturating_sub(1));
             let catalog = self.context.catalog.catalog();
-            let now =
-                catalog.store_by_name(&next.name).map_or(seen, |schema| schema.definition.version);
-            overtaken(&next.name, seen, now)
+            let now = catalog
+                .store_by_name(&next.name)
+                .map_or(start_version, |schema| schema.definition.version);
+            overtaken_error(&next.name, start_version, now)
         })?;
         self.or_later(self.announce(&altered).await)?;
         Ok(altered)
@@ -177,8 +178,8 @@ impl Writer {
         let definition = &schema.definition;
         let logs = definition.write_logs();
         self.context.log.create(logs.store, logs.partitions).await?;
-        for at in logs.all() {
-            let queue = self.queue(at);
+        for partition in logs.all() {
+            let queue = self.queue(partition);
             queue.log().announce(definition.version).await?;
         }
         Ok(())
@@ -190,7 +191,7 @@ fn name_taken(name: &str) -> Error {
     Error::conflict(message).with_store(name)
 }
 
-fn overtaken(name: &str, from: SchemaVersion, now: SchemaVersion) -> Error {
+fn overtaken_error(name: &str, from: SchemaVersion, now: SchemaVersion) -> Error {
     let message = format!(
         "the alteration starts from version {from}, but the store is at {now}; describe the store \
          and alter it again"

@@ -142,9 +142,9 @@ impl Part {
             let error = Error::limit_exceeded(advice, DEDUP_WINDOW, highest - lowest + 1);
             return Err(error.with_partition(partition));
         }
-        let mut seen: Vec<_> = sequences().collect();
-        seen.sort_unstable();
-        if seen.windows(2).any(|pair| pair[0] == pair[1]) {
+        let mut numbers: Vec<_> = sequences().collect();
+        numbers.sort_unstable();
+        if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
             let message = "two changes of one partition share a sequence; give each change its own";
             return Err(Error::invalid_argument(message).with_partition(partition));
         }

@@ -95,10 +95,10 @@ impl WriteQueue {
         schema_version: SchemaVersion,
     ) -> Result<oneshot::Receiver<Result<LogPosition>>> {
         let queued = self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        let over = queued > 0 && queued + bytes > WRITE_QUEUE_BYTES_MAX;
+        let is_full = queued > 0 && queued + bytes > WRITE_QUEUE_BYTES_MAX;
         let (reply, receiver) = oneshot::channel();
         let part = QueuedPart { batch, bytes, schema_version, reply };
-        if over || self.sender.try_send(part).is_err() {
+        if is_full || self.sender.try_send(part).is_err() {
             self.bytes.fetch_sub(bytes, Ordering::AcqRel);
             let advice = "the partition's write queue is full; slow down and retry";
             let limit = WRITE_QUEUE_BYTES_MAX as u64;
@@ -216,8 +216,8 @@ impl HighestSequences {
     /// duplicate, so an acknowledgement would be wrong.
     fn check(&self, batch: &ClientBatch) -> Result<()> {
         let Some(highest) = self.get(batch.client) else { return Ok(()) };
-        let below = |sequence: Sequence| highest.0.saturating_sub(sequence.0) > DEDUP_WINDOW;
-        match batch.changes.iter().find(|change| below(change.sequence)) {
+        let is_below = |sequence: Sequence| highest.0.saturating_sub(sequence.0) > DEDUP_WINDOW;
+        match batch.changes.iter().find(|change| is_below(change.sequence)) {
             None => Ok(()),
             Some(change) => {
                 let message = format!(
@@ -235,7 +235,7 @@ impl HighestSequences {
             let Some(top) = batch.changes.iter().map(|change| change.sequence).max() else {
                 continue;
             };
-            let top = self.get(batch.client).map_or(top, |seen| seen.max(top));
+            let top = self.get(batch.client).map_or(top, |highest| highest.max(top));
             if self.newer.len() >= CLIENTS_REMEMBERED && !self.newer.contains_key(&batch.client) {
                 self.older = std::mem::take(&mut self.newer);
             }

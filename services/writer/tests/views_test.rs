@@ -68,11 +68,11 @@ async fn shop(log: &Arc<MemoryLog>) -> Writer {
     writer
 }
 
-async fn applied(writer: &Writer, declaration: &str) -> (ApplyEffect, Definition) {
+async fn apply(writer: &Writer, declaration: &str) -> (ApplyEffect, Definition) {
     writer.apply_view(declaration, 1, false).await.unwrap()
 }
 
-async fn altered(writer: &Writer, name: &str, alteration: Alteration) -> Result<()> {
+async fn alter(writer: &Writer, name: &str, alteration: Alteration) -> Result<()> {
     writer.alter_store(name, NEWEST, &[alteration]).await.map(drop)
 }
 
@@ -85,35 +85,35 @@ fn rename(from: &str, to: &str) -> Alteration {
 }
 
 /// Asserts that a call was refused as invalid, with this text in the message.
-fn assert_refused<T: std::fmt::Debug>(result: Result<T>, said: &str) -> Error {
+fn assert_refused<T: std::fmt::Debug>(result: Result<T>, text: &str) -> Error {
     let error = result.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
-    assert!(error.message().contains(said), "{error}");
+    assert!(error.message().contains(text), "{error}");
     error
 }
 
 #[tokio::test]
 async fn example_view_is_created_left_unchanged_and_altered() {
     let writer = shop(&memory()).await;
-    let (would, dry) = writer.apply_view(&example(), 1, true).await.unwrap();
-    assert_eq!((would, dry.name.as_str()), (ApplyEffect::Created, "spending"));
+    let (effect, dry_run) = writer.apply_view(&example(), 1, true).await.unwrap();
+    assert_eq!((effect, dry_run.name.as_str()), (ApplyEffect::Created, "spending"));
     let missing = writer.describe_store("spending", NEWEST).await.unwrap_err();
     assert_eq!(missing.code(), ErrorCode::NotFound);
 
-    let (how, created) = applied(&writer, &example()).await;
-    assert_eq!((how, created.version), (ApplyEffect::Created, SchemaVersion(1)));
+    let (effect, created) = apply(&writer, &example()).await;
+    assert_eq!((effect, created.version), (ApplyEffect::Created, SchemaVersion(1)));
     let view = created.view().unwrap();
     let names: Vec<_> = view.outputs().into_iter().map(|output| output.name).collect();
     for name in ["spent_1h", "price_today_p99", "devices_ever_lower", "latest_1h"] {
         assert!(names.iter().any(|found| found == name), "{name} is not among {names:?}");
     }
-    assert_eq!(applied(&writer, &example()).await, (ApplyEffect::Unchanged, created.clone()));
+    assert_eq!(apply(&writer, &example()).await, (ApplyEffect::Unchanged, created.clone()));
 
-    let more = example().replace("  spent:", "  dearest: {max: price}\n  spent:");
-    let (would, _) = writer.apply_view(&more, 1, true).await.unwrap();
-    assert_eq!(would, ApplyEffect::Altered);
-    let (how, next) = applied(&writer, &more).await;
-    assert_eq!((how, next.version), (ApplyEffect::Altered, SchemaVersion(2)));
+    let extended = example().replace("  spent:", "  dearest: {max: price}\n  spent:");
+    let (effect, _) = writer.apply_view(&extended, 1, true).await.unwrap();
+    assert_eq!(effect, ApplyEffect::Altered);
+    let (effect, next) = apply(&writer, &extended).await;
+    assert_eq!((effect, next.version), (ApplyEffect::Altered, SchemaVersion(2)));
     assert_eq!(next.store, created.store);
     let described = writer.describe_store("spending", NEWEST).await.unwrap();
     assert_eq!(*described.definition, next);
@@ -146,7 +146,7 @@ async fn missing_parts_and_forbidden_changes_are_reported_with_line_and_column()
         assert_eq!(found, code, "{to}: {message}");
         assert!(message.starts_with(&format!("{place}: ")), "{to}: {message}");
     }
-    applied(&writer, &example()).await;
+    apply(&writer, &example()).await;
     for (from, to, place) in [
         ("price > 0", "price > 1", "line 5, column 8"),
         ("[country, key]", "[key, country]", "line 11, column 10"),
@@ -200,13 +200,13 @@ async fn second_of_two_concurrent_applies_is_a_conflict() {
     let memory = memory();
     shop(&memory).await;
     let log = Arc::new(BarrierLog(memory, Barrier::new(2)));
-    let (one, other) = (writer(log.clone(), 2), writer(log, 3));
+    let (writer, other) = (writer(log.clone(), 2), writer(log, 3));
     let day = TOTALS.to_owned() + "windows: {day: {tumbling: 1d}}\n";
     let late = TOTALS.to_owned() + "allowed_lateness: 1h\n";
     // Both writers create the view, then both alter it.
     for (first, second) in [(TOTALS, TOTALS), (&day, &late)] {
         let (first, second) =
-            tokio::join!(one.apply_view(first, 1, false), other.apply_view(second, 1, false));
+            tokio::join!(writer.apply_view(first, 1, false), other.apply_view(second, 1, false));
         assert_ne!(first.is_ok(), second.is_ok());
         let loser = first.err().or(second.err()).unwrap();
         assert_eq!(loser.code(), ErrorCode::Conflict, "{loser}");
@@ -218,7 +218,7 @@ async fn second_of_two_concurrent_applies_is_a_conflict() {
 #[tokio::test]
 async fn clients_insert_into_the_source_stream_and_not_into_a_view() {
     let writer = shop(&memory()).await;
-    let (_, totals) = applied(&writer, TOTALS).await;
+    let (_, totals) = apply(&writer, TOTALS).await;
     let insert = |definition: &Definition| {
         let op = FieldOp::Set(Some(Value::Timestamp(1)));
         let event = Change {
@@ -239,27 +239,27 @@ async fn clients_insert_into_the_source_stream_and_not_into_a_view() {
 #[tokio::test]
 async fn alter_store_changes_only_options_of_a_view() {
     let writer = shop(&memory()).await;
-    applied(&writer, TOTALS).await;
+    apply(&writer, TOTALS).await;
     for alteration in [
         Alteration::AddField(FieldSpec::new("more", scalar(ScalarType::Int64))),
         rename("key", "user"),
         Alteration::DropField("key".to_owned()),
         Alteration::DropAll,
     ] {
-        assert_refused(altered(&writer, "totals", alteration).await, "apply its declaration");
+        assert_refused(alter(&writer, "totals", alteration).await, "apply its declaration");
     }
     let options = StoreOptions { heartbeat_ms: 500, ..StoreOptions::default() };
-    altered(&writer, "totals", Alteration::SetOptions(options.clone())).await.unwrap();
+    alter(&writer, "totals", Alteration::SetOptions(options.clone())).await.unwrap();
     // The declaration does not mention options.
-    let (how, totals) = applied(&writer, TOTALS).await;
-    assert_eq!((how, totals.options), (ApplyEffect::Unchanged, options));
+    let (effect, totals) = apply(&writer, TOTALS).await;
+    assert_eq!((effect, totals.options), (ApplyEffect::Unchanged, options));
 }
 
 #[tokio::test]
 async fn sources_of_a_view_cannot_be_deleted_before_the_view() {
     let writer = shop(&memory()).await;
-    applied(&writer, &example()).await;
-    applied(&writer, TOTALS).await;
+    apply(&writer, &example()).await;
+    apply(&writer, TOTALS).await;
     assert_refused(writer.delete_store("orders").await, "spending, totals");
     let error = assert_refused(writer.delete_store("users").await, "spending");
     assert!(!error.message().contains("totals"), "{error}");
@@ -274,7 +274,7 @@ async fn sources_of_a_view_cannot_be_deleted_before_the_view() {
 async fn columns_that_a_view_needs_are_neither_dropped_nor_widened() {
     use ScalarType::{Float64, Int64};
     let writer = shop(&memory()).await;
-    applied(&writer, &example()).await;
+    apply(&writer, &example()).await;
     let drop = |name: &str| Alteration::DropField(name.to_owned());
     for (store, alteration, field) in [
         ("orders", drop("price"), "price"),
@@ -285,7 +285,7 @@ async fn columns_that_a_view_needs_are_neither_dropped_nor_widened() {
         ("users", drop("country"), "country"),
         ("users", drop("plan"), "plan"),
     ] {
-        let error = assert_refused(altered(&writer, store, alteration).await, "spending");
+        let error = assert_refused(alter(&writer, store, alteration).await, "spending");
         assert_eq!(error.context().field.as_deref(), Some(field));
         assert_eq!(error.context().store.as_deref(), Some(store));
     }
@@ -299,21 +299,21 @@ async fn columns_that_a_view_needs_are_neither_dropped_nor_widened() {
         ("users", rename("country", "land")),
         ("users", Alteration::DropAll),
     ] {
-        altered(&writer, store, alteration).await.unwrap();
+        alter(&writer, store, alteration).await.unwrap();
     }
-    assert_refused(altered(&writer, "orders", drop("cost")).await, "spending");
+    assert_refused(alter(&writer, "orders", drop("cost")).await, "spending");
     writer.delete_store("spending").await.unwrap();
-    altered(&writer, "orders", drop("cost")).await.unwrap();
+    alter(&writer, "orders", drop("cost")).await.unwrap();
 }
 
 /// Returns the declaration of the totals with a materialization to the store `features` and these
 /// features.
-fn materialized(features: &str) -> String {
+fn materialize_totals(features: &str) -> String {
     let text = TOTALS.replace("{n: {count: '*'}}", features);
     text + "materialize: {store: features}\nextra_columns: [price]\n"
 }
 
-async fn described(writer: &Writer, store: &str) -> Definition {
+async fn describe(writer: &Writer, store: &str) -> Definition {
     Definition::clone(&writer.describe_store(store, NEWEST).await.unwrap().definition)
 }
 
@@ -332,61 +332,61 @@ fn materialized_to<'d>(view: &Definition, store: &'d Definition) -> Vec<&'d str>
 #[tokio::test]
 async fn target_store_is_created_before_its_view_and_survives_the_view() {
     let writer = shop(&memory()).await;
-    let (would, dry) =
-        writer.apply_view(&materialized("{n: {count: '*'}}"), 1, true).await.unwrap();
-    assert!(would == ApplyEffect::Created && dry.view().unwrap().materialization.is_some());
+    let (effect, dry_run) =
+        writer.apply_view(&materialize_totals("{n: {count: '*'}}"), 1, true).await.unwrap();
+    assert!(effect == ApplyEffect::Created && dry_run.view().unwrap().materialization.is_some());
     assert!(writer.describe_store("features", NEWEST).await.is_err(), "a dry run makes none");
 
-    let (_, view) = applied(&writer, &materialized("{n: {count: '*'}}")).await;
-    let store = described(&writer, "features").await;
+    let (_, view) = apply(&writer, &materialize_totals("{n: {count: '*'}}")).await;
+    let store = describe(&writer, "features").await;
     assert_eq!((store.key_type, store.partitions), (KeyType::String, PartitionCount(4)));
     assert_eq!(materialized_to(&view, &store), ["n", "totals_position"]);
     assert_eq!(
-        applied(&writer, &materialized("{n: {count: '*'}}")).await.0,
+        apply(&writer, &materialize_totals("{n: {count: '*'}}")).await.0,
         ApplyEffect::Unchanged
     );
 
     // Another view and fields of users share the store.
     let age = FieldSpec::new("age", scalar(ScalarType::Int32));
-    altered(&writer, "features", Alteration::AddField(age)).await.unwrap();
-    let other = materialized("{m: {count: '*'}}").replace("totals", "others");
-    applied(&writer, &other).await;
-    let taken =
-        writer.apply_view(&materialized("{n: {count: '*'}, age: {count: '*'}}"), 1, false).await;
-    let taken = assert_refused(taken, "line 7, column 14: the store has a field of this name");
-    assert_eq!(taken.context().field.as_deref(), Some("age"));
+    alter(&writer, "features", Alteration::AddField(age)).await.unwrap();
+    let other = materialize_totals("{m: {count: '*'}}").replace("totals", "others");
+    apply(&writer, &other).await;
+    let result = writer
+        .apply_view(&materialize_totals("{n: {count: '*'}, age: {count: '*'}}"), 1, false)
+        .await;
+    let error = assert_refused(result, "line 7, column 14: the store has a field of this name");
+    assert_eq!(error.context().field.as_deref(), Some("age"));
 
     // The field of a removed value is dropped, and the remaining fields stay.
-    let (how, view) =
-        applied(&writer, &materialized("{n: {count: '*'}, spent: {sum: price}}")).await;
-    let store = described(&writer, "features").await;
-    assert_eq!(how, ApplyEffect::Altered);
+    let (effect, view) =
+        apply(&writer, &materialize_totals("{n: {count: '*'}, spent: {sum: price}}")).await;
+    let store = describe(&writer, "features").await;
+    assert_eq!(effect, ApplyEffect::Altered);
     assert_eq!(materialized_to(&view, &store), ["n", "spent", "totals_position"]);
     let n = store.field("n").unwrap().id;
-    applied(&writer, &materialized("{spent: {sum: price}, n: {count: '*'}}")).await;
-    assert_eq!(described(&writer, "features").await.field("n").unwrap().id, n);
-    let (_, view) = applied(&writer, &materialized("{spent: {sum: price}}")).await;
-    let store = described(&writer, "features").await;
+    apply(&writer, &materialize_totals("{spent: {sum: price}, n: {count: '*'}}")).await;
+    assert_eq!(describe(&writer, "features").await.field("n").unwrap().id, n);
+    let (_, view) = apply(&writer, &materialize_totals("{spent: {sum: price}}")).await;
+    let store = describe(&writer, "features").await;
     assert_eq!(materialized_to(&view, &store), ["spent", "totals_position"]);
     let of_all = ["totals_position", "age", "m", "others_position", "spent"];
     assert_eq!(names(&store), of_all);
 
     writer.delete_store("totals").await.unwrap();
     let of_others = ["age", "m", "others_position"];
-    assert_eq!(names(&described(&writer, "features").await), of_others);
-    let (_, silent) =
-        applied(&writer, &other.replace("materialize: {store: features}\n", "")).await;
+    assert_eq!(names(&describe(&writer, "features").await), of_others);
+    let (_, silent) = apply(&writer, &other.replace("materialize: {store: features}\n", "")).await;
     assert_eq!(silent.view().unwrap().materialization, None);
-    assert_eq!(names(&described(&writer, "features").await), ["age"]);
-    applied(&writer, &other.replace("store: features", "store: users")).await;
-    assert!(described(&writer, "users").await.field("m").is_some());
+    assert_eq!(names(&describe(&writer, "features").await), ["age"]);
+    apply(&writer, &other.replace("store: features", "store: users")).await;
+    assert!(describe(&writer, "users").await.field("m").is_some());
 }
 
 #[tokio::test]
 async fn target_of_a_view_is_neither_deleted_nor_dropped_nor_widened() {
     let writer = shop(&memory()).await;
-    let both = materialized("{n: {count: '*'}, least: {min: price}}");
-    applied(&writer, &both).await;
+    let declaration = materialize_totals("{n: {count: '*'}, least: {min: price}}");
+    apply(&writer, &declaration).await;
     assert_refused(writer.delete_store("features").await, "materialize to the store");
     let drop = |name: &str| Alteration::DropField(name.to_owned());
     for (alteration, field) in [
@@ -396,21 +396,21 @@ async fn target_of_a_view_is_neither_deleted_nor_dropped_nor_widened() {
         (Alteration::DropFieldsByPrefix("totals_".to_owned()), "totals_position"),
         (widen("least", ScalarType::Int64), "least"),
     ] {
-        let error = assert_refused(altered(&writer, "features", alteration).await, "totals");
+        let error = assert_refused(alter(&writer, "features", alteration).await, "totals");
         assert_eq!(error.context().field.as_deref(), Some(field));
     }
-    altered(&writer, "features", rename("n", "orders")).await.unwrap();
-    assert_eq!(applied(&writer, &both).await.0, ApplyEffect::Unchanged);
-    let wider = materialized("{n: {avg: price}, least: {min: price}}");
+    alter(&writer, "features", rename("n", "orders")).await.unwrap();
+    assert_eq!(apply(&writer, &declaration).await.0, ApplyEffect::Unchanged);
+    let wider = materialize_totals("{n: {avg: price}, least: {min: price}}");
     assert_refused(writer.apply_view(&wider, 1, false).await, "its field is a int64");
-    let elsewhere = both.replace("store: features", "store: users");
-    assert_refused(writer.apply_view(&elsewhere, 1, false).await, "another store");
+    let other_target = declaration.replace("store: features", "store: users");
+    assert_refused(writer.apply_view(&other_target, 1, false).await, "another store");
     for (from, to, place) in [
         ("store: features", "store: orders", "line 7, column 14"),
         ("store: features", "store: totals", "line 7, column 14"),
         ("store: features", "store: features, interval: 1ms", "line 7, column 14"),
     ] {
-        let error = writer.apply_view(&both.replace(from, to), 1, false).await;
+        let error = writer.apply_view(&declaration.replace(from, to), 1, false).await;
         assert_refused(error, place);
     }
     writer.delete_store("totals").await.unwrap();
@@ -459,33 +459,33 @@ async fn half_applied_view_is_applied_again() {
     let log = memory();
     let alive = shop(&log).await;
     let dies_at = |definition, seed| writer(Arc::new(DyingLog(log.clone(), definition)), seed);
-    let one = materialized("{n: {count: '*'}}");
+    let declaration = materialize_totals("{n: {count: '*'}}");
     // The store exists, the view does not.
-    dies_at("totals", 2).apply_view(&one, 1, false).await.unwrap_err();
-    assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);
-    let (how, view) = applied(&alive, &one).await;
-    assert_eq!(how, ApplyEffect::Created);
-    let store = described(&alive, "features").await;
+    dies_at("totals", 2).apply_view(&declaration, 1, false).await.unwrap_err();
+    assert_eq!(names(&describe(&alive, "features").await), ["n", "totals_position"]);
+    let (effect, view) = apply(&alive, &declaration).await;
+    assert_eq!(effect, ApplyEffect::Created);
+    let store = describe(&alive, "features").await;
     assert_eq!(names(&store), ["n", "totals_position"]);
     assert_eq!(materialized_to(&view, &store), ["n", "totals_position"]);
     // The store has a new field, the view does not.
-    let two = materialized("{n: {count: '*'}, spent: {sum: price}}");
-    dies_at("totals", 3).apply_view(&two, 1, false).await.unwrap_err();
-    assert!(described(&alive, "features").await.field("spent").is_some());
-    let (_, view) = applied(&alive, &two).await;
-    let store = described(&alive, "features").await;
+    let extended = materialize_totals("{n: {count: '*'}, spent: {sum: price}}");
+    dies_at("totals", 3).apply_view(&extended, 1, false).await.unwrap_err();
+    assert!(describe(&alive, "features").await.field("spent").is_some());
+    let (_, view) = apply(&alive, &extended).await;
+    let store = describe(&alive, "features").await;
     assert_eq!(materialized_to(&view, &store), ["n", "spent", "totals_position"]);
     assert_eq!(store.fields.len(), 3);
     // The view has dropped a value, the store has not.
-    dies_at("features", 4).apply_view(&one, 1, false).await.unwrap_err();
-    assert_eq!(described(&alive, "features").await.fields.len(), 3);
-    assert_eq!(applied(&alive, &one).await.0, ApplyEffect::Unchanged);
-    assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);
+    dies_at("features", 4).apply_view(&declaration, 1, false).await.unwrap_err();
+    assert_eq!(describe(&alive, "features").await.fields.len(), 3);
+    assert_eq!(apply(&alive, &declaration).await.0, ApplyEffect::Unchanged);
+    assert_eq!(names(&describe(&alive, "features").await), ["n", "totals_position"]);
     // The view is deleted, and its fields are not.
     dies_at("features", 5).delete_store("totals").await.unwrap_err();
-    let left = described(&alive, "features").await.field("n").unwrap().id;
-    let (_, view) = applied(&alive, &one).await;
-    let store = described(&alive, "features").await;
+    let orphan_id = describe(&alive, "features").await.field("n").unwrap().id;
+    let (_, view) = apply(&alive, &declaration).await;
+    let store = describe(&alive, "features").await;
     assert_eq!(materialized_to(&view, &store), ["n", "totals_position"]);
-    assert_ne!(store.field("n").unwrap().id, left, "it would have values of the view before");
+    assert_ne!(store.field("n").unwrap().id, orphan_id, "it would have values of the view before");
 }

@@ -99,12 +99,12 @@ async fn changes(log: &dyn ChangeLog, logs: StoreId, partitions: PartitionCount)
 }
 
 /// Returns how often the log of a store holds each key.
-async fn held(log: &dyn ChangeLog, store: StoreId) -> BTreeMap<Vec<u8>, usize> {
-    let mut held = BTreeMap::new();
+async fn count_keys(log: &dyn ChangeLog, store: StoreId) -> BTreeMap<Vec<u8>, usize> {
+    let mut counts = BTreeMap::new();
     for change in changes(log, store, PartitionCount(4)).await {
-        *held.entry(change.key.as_bytes().to_vec()).or_default() += 1;
+        *counts.entry(change.key.as_bytes().to_vec()).or_default() += 1;
     }
-    held
+    counts
 }
 
 #[tokio::test]
@@ -127,9 +127,9 @@ async fn batch_over_partitions_answers_in_order() {
         writer.write(store, version, batch(changes), ClientRouting::default(), WAIT).await.unwrap();
     assert!(results.iter().all(|result| result.outcome == ChangeOutcome::Appended));
     assert_eq!(token.positions.len(), 4);
-    let held = held(log.as_ref(), store).await;
-    assert_eq!(held.len(), 100);
-    assert!(held.values().all(|times| *times == 1));
+    let counts = count_keys(log.as_ref(), store).await;
+    assert_eq!(counts.len(), 100);
+    assert!(counts.values().all(|times| *times == 1));
 }
 
 #[tokio::test]
@@ -156,15 +156,15 @@ async fn invalid_writes_are_refused_and_nothing_is_appended() {
         .write(StoreId(5), SchemaVersion(1), batch(vec![]), ClientRouting::default(), WAIT)
         .await;
     assert_eq!(unknown.unwrap_err().code(), ErrorCode::NotFound);
-    assert!(held(log.as_ref(), definition.store).await.is_empty());
+    assert!(count_keys(log.as_ref(), definition.store).await.is_empty());
 }
 
 #[tokio::test]
 async fn name_is_created_once_and_an_overtaken_alteration_is_a_conflict() {
     let log = memory();
-    let (one, other) = (writer(log.clone(), 1), writer(log, 2));
+    let (writer, other) = (writer(log.clone(), 1), writer(log, 2));
     let users = spec("users");
-    let (first, second) = tokio::join!(one.create_store(&users), other.create_store(&users));
+    let (first, second) = tokio::join!(writer.create_store(&users), other.create_store(&users));
     let winners = [&first, &second].into_iter().filter(|created| created.is_ok()).count();
     assert_eq!(winners, 1);
     let loser = first.err().or(second.err()).unwrap();
@@ -173,8 +173,10 @@ async fn name_is_created_once_and_an_overtaken_alteration_is_a_conflict() {
     let age = add("age");
     let city = add("city");
     let from = SchemaVersion(1);
-    let (first, second) =
-        tokio::join!(one.alter_store("users", from, &age), other.alter_store("users", from, &city));
+    let (first, second) = tokio::join!(
+        writer.alter_store("users", from, &age),
+        other.alter_store("users", from, &city)
+    );
     assert_ne!(first.is_ok(), second.is_ok());
     let loser = first.err().or(second.err()).unwrap();
     assert_eq!(loser.code(), ErrorCode::Conflict);
@@ -214,15 +216,15 @@ async fn older_client_can_insert_after_a_column_with_a_default_is_added() {
     let spec = StoreSpec::stream("orders", KeyType::String).partitions(4).field("count", INT64);
     let created = writer.create_store(&spec).await.unwrap();
     let default = Some(Value::Int64(9));
-    let more = FieldSpec { default, ..FieldSpec::new("rank", INT64) };
-    writer.alter_store("orders", SchemaVersion(0), &[Alteration::AddField(more)]).await.unwrap();
+    let field = FieldSpec { default, ..FieldSpec::new("rank", INT64) };
+    writer.alter_store("orders", SchemaVersion(0), &[Alteration::AddField(field)]).await.unwrap();
     let set = FieldOp::Set(Some(Value::Int64(1)));
     let mut event = Change { verb: Verb::Insert, ..increment(1, "a") };
     event.fields[0].op = set.clone();
     let outcomes = write(&writer, &created.definition, vec![event]).await.unwrap();
     assert_eq!(outcomes, [ChangeOutcome::Appended]);
-    let held = changes(log.as_ref(), created.definition.store, PartitionCount(4)).await;
-    let ops: Vec<_> = held[0].fields.iter().map(|change| change.op.clone()).collect();
+    let logged = changes(log.as_ref(), created.definition.store, PartitionCount(4)).await;
+    let ops: Vec<_> = logged[0].fields.iter().map(|change| change.op.clone()).collect();
     assert_eq!(ops, [set, FieldOp::Set(Some(Value::Int64(9)))]);
 }
 
@@ -322,13 +324,13 @@ async fn half_created_store_is_finished_once_the_log_has_space() {
     writer.start_repairs().await.unwrap();
     let error = writer.create_store(&spec("users")).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
-    let made = writer.describe_store("users", SchemaVersion(0)).await.unwrap();
-    let outcomes = write(&writer, &made.definition, vec![increment(1, "a")]).await.unwrap();
+    let schema = writer.describe_store("users", SchemaVersion(0)).await.unwrap();
+    let outcomes = write(&writer, &schema.definition, vec![increment(1, "a")]).await.unwrap();
     let ChangeOutcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
     assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     log.1.store(false, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let outcomes = write(&writer, &made.definition, vec![increment(1, "a")]).await.unwrap();
+    let outcomes = write(&writer, &schema.definition, vec![increment(1, "a")]).await.unwrap();
     assert_eq!(outcomes, [ChangeOutcome::Appended]);
 }
 
@@ -340,8 +342,8 @@ async fn store_half_created_by_another_writer_is_finished_on_first_use() {
     writer.start_repairs().await.unwrap();
     other.create_store(&spec("users")).await.unwrap_err();
     drop(other);
-    let made = writer.describe_store("users", SchemaVersion(0)).await.unwrap();
-    let definition = &made.definition;
+    let schema = writer.describe_store("users", SchemaVersion(0)).await.unwrap();
+    let definition = &schema.definition;
     let at = PartitionRef { store: definition.store, partition: PartitionId(3) };
     assert_eq!(writer.log_id(at).await.unwrap_err().code(), ErrorCode::Unavailable);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -398,7 +400,7 @@ async fn recreated_log_is_noticed_before_a_write_is_acknowledged() {
 }
 
 /// Returns the definition of a store whose documents are being moved to two new partitions.
-async fn moving(writer: &Writer) -> Definition {
+async fn create_moving_store(writer: &Writer) -> Definition {
     let created = writer.create_store(&spec("users")).await.unwrap();
     let start_offsets = vec![Offset(1); 4];
     created.definition.with_repartitioned_version(MOVED, PartitionCount(2), start_offsets).unwrap()
@@ -419,20 +421,20 @@ async fn define(log: &dyn ChangeLog, definition: &Definition) {
 async fn writes_wait_in_order_until_the_old_logs_are_forwarded() {
     let log = memory();
     let writer = Arc::new(writer(log.clone(), 1));
-    let there = moving(&writer).await;
+    let definition = create_moving_store(&writer).await;
     log.create(MOVED, PartitionCount(2)).await.unwrap();
-    let held_back = there.with_writes_to(VersionNumber(2)).unwrap();
+    let held_back = definition.with_writes_to(VersionNumber(2)).unwrap();
     let live = held_back.with_live(VersionNumber(2)).unwrap();
-    define(&*log, &there).await;
-    let before = write(&writer, &there, vec![increment(1, "a")]).await.unwrap();
+    define(&*log, &definition).await;
+    let before = write(&writer, &definition, vec![increment(1, "a")]).await.unwrap();
     assert_eq!(before, [ChangeOutcome::Appended]);
     define(&*log, &held_back).await;
 
     let send = |sequence: u64| {
-        let (writer, store, version) = (Arc::clone(&writer), there.store, held_back.version);
+        let (writer, store, version) = (Arc::clone(&writer), definition.store, held_back.version);
         let changes = batch(vec![increment(sequence, "a")]);
-        let moved = ClientRouting { repartition_count: 1, ..ClientRouting::default() };
-        tokio::spawn(async move { writer.write(store, version, changes, moved, WAIT).await })
+        let routing = ClientRouting { repartition_count: 1, ..ClientRouting::default() };
+        tokio::spawn(async move { writer.write(store, version, changes, routing, WAIT).await })
     };
     let too_early = send(1).await.unwrap().unwrap_err();
     assert_eq!(too_early.code(), ErrorCode::Unavailable, "nobody goes on with the move");
@@ -456,24 +458,26 @@ async fn writes_wait_in_order_until_the_old_logs_are_forwarded() {
 async fn queued_changes_are_not_appended_to_abandoned_logs() {
     let (memory, gate) = (memory(), Arc::new(Semaphore::new(0)));
     let writer = Arc::new(writer(Arc::new(PermitLog(memory.clone(), Arc::clone(&gate))), 1));
-    let there = moving(&writer).await;
-    define(&*memory, &there).await;
+    let definition = create_moving_store(&writer).await;
+    define(&*memory, &definition).await;
     let send = |sequence: u64| {
-        let (writer, there) = (Arc::clone(&writer), there.clone());
-        tokio::spawn(async move { write(&writer, &there, vec![increment(sequence, "a")]).await })
+        let (writer, definition) = (Arc::clone(&writer), definition.clone());
+        tokio::spawn(
+            async move { write(&writer, &definition, vec![increment(sequence, "a")]).await },
+        )
     };
     let first = send(1);
     tokio::time::sleep(Duration::from_millis(1)).await;
     let second = send(2);
     tokio::time::sleep(Duration::from_millis(1)).await;
-    define(&*memory, &there.with_writes_to(VersionNumber(2)).unwrap()).await;
+    define(&*memory, &definition.with_writes_to(VersionNumber(2)).unwrap()).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     gate.add_permits(2);
     assert_eq!(first.await.unwrap().unwrap(), [ChangeOutcome::Appended]);
     let outcomes = second.await.unwrap().unwrap();
     let ChangeOutcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
-    assert_eq!(held(&*memory, there.store).await, BTreeMap::from([(b"a".to_vec(), 1)]));
+    assert_eq!(count_keys(&*memory, definition.store).await, BTreeMap::from([(b"a".to_vec(), 1)]));
 }
 
 /// Returns the sequences of all changes in the new partitions, in order.

@@ -17,9 +17,9 @@ use sqlparser::tokenizer::{Token, Tokenizer};
 /// `InvalidArgument` naming the text that is not part of a condition; `LimitExceeded` if the
 /// condition is too long.
 pub(super) fn parse(text: &str) -> Result<Predicate<String>> {
-    let no_condition = |said: &str| {
+    let no_condition = |problem: &str| {
         let advice = "write a condition of SQL over columns";
-        Error::invalid_argument(format!("the condition is invalid: {said}; {advice}"))
+        Error::invalid_argument(format!("the condition is invalid: {problem}; {advice}"))
     };
     let dialect = GenericDialect {};
     let tokens = Tokenizer::new(&dialect, text).tokenize();
@@ -35,8 +35,8 @@ pub(super) fn parse(text: &str) -> Result<Predicate<String>> {
     }
     let mut parser = Parser::new(&dialect).with_tokens(tokens);
     let expression = parser.parse_expr().map_err(|error| {
-        let said = error.to_string();
-        no_condition(said.strip_prefix("sql parser error: ").unwrap_or(&said))
+        let message = error.to_string();
+        no_condition(message.strip_prefix("sql parser error: ").unwrap_or(&message))
     })?;
     let next = parser.peek_token().token;
     if next != Token::EOF {
@@ -117,7 +117,7 @@ fn compare(
     left: &Expr,
     op: &BinaryOperator,
     right: &Expr,
-    whole: &Expr,
+    expression: &Expr,
 ) -> Result<Predicate<String>> {
     let comparison = match op {
         BinaryOperator::Eq => Comparison::Equal,
@@ -126,7 +126,7 @@ fn compare(
         BinaryOperator::LtEq => Comparison::LessOrEqual,
         BinaryOperator::Gt => Comparison::Greater,
         BinaryOperator::GtEq => Comparison::GreaterOrEqual,
-        _ => return Err(no_part(whole)),
+        _ => return Err(no_part(expression)),
     };
     match (left, right) {
         (Expr::Identifier(_), Expr::Identifier(_)) => {
@@ -139,14 +139,14 @@ fn compare(
         }
         (value, Expr::Identifier(_)) => {
             let (column, to) = (column_of(right)?, Operand::Value(literal(value)?));
-            Ok(Predicate::Compare { column, comparison: mirrored(comparison), to })
+            Ok(Predicate::Compare { column, comparison: mirror(comparison), to })
         }
-        _ => Err(no_part(whole)),
+        _ => Err(no_part(expression)),
     }
 }
 
 /// Returns the same comparison with its sides exchanged.
-fn mirrored(comparison: Comparison) -> Comparison {
+fn mirror(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Equal | Comparison::NotEqual => comparison,
         Comparison::Less => Comparison::Greater,
@@ -184,10 +184,10 @@ fn literal(expression: &Expr) -> Result<Value> {
     }
 }
 
-fn number(digits: &str, whole: &Expr) -> Result<Value> {
+fn number(digits: &str, expression: &Expr) -> Result<Value> {
     let integer = digits.parse().ok().map(Value::Int64);
     let float = || digits.parse().ok().filter(|float: &f64| float.is_finite()).map(Value::Float64);
-    integer.or_else(float).ok_or_else(|| no_part(whole))
+    integer.or_else(float).ok_or_else(|| no_part(expression))
 }
 
 fn no_part(expression: &Expr) -> Error {

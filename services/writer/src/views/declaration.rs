@@ -16,7 +16,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::condition;
 use super::feature::{FeatureYaml, feature};
-use super::yaml::{LocatedError, OrderedMap, WordOr, at, located_error, no_yaml};
+use super::yaml::{LocatedError, OrderedMap, WordOr, error_at, located_error, no_yaml};
 
 /// Version of the words that declarations consist of.
 const API_VERSION: &str = "forebay/v1";
@@ -75,7 +75,7 @@ impl Declaration {
         let Some(header) = headers.next() else { return Ok(None) };
         if let Some(other) = headers.next() {
             let message = "this is a second document; declare each view in a text of its own";
-            return Err(locate(at(other.referenced, message)));
+            return Err(locate(error_at(other.referenced, message)));
         }
         header.value.check(header.referenced).map_err(locate)?;
         let views = serde_saphyr::from_multiple::<ViewYaml>(text);
@@ -87,15 +87,15 @@ impl Declaration {
     /// Adds the line and the column of the faulty part to an error.
     pub(crate) fn locate(&self, error: ViewSpecError) -> Error {
         let ViewSpecError { path, error } = error;
-        let of = |locations: &[Location], number: usize| locations.get(number).copied();
+        let location_of = |locations: &[Location], number: usize| locations.get(number).copied();
         let location = match path {
             ViewSpecPath::View => None,
             ViewSpecPath::Source => Some(self.locations.source),
             ViewSpecPath::Filter => self.locations.filter,
-            ViewSpecPath::Join(number) => of(&self.locations.joins, number),
-            ViewSpecPath::Entity(number) => of(&self.locations.entity, number),
-            ViewSpecPath::ExtraColumn(number) => of(&self.locations.extra_columns, number),
-            ViewSpecPath::Feature(number) => of(&self.locations.features, number),
+            ViewSpecPath::Join(number) => location_of(&self.locations.joins, number),
+            ViewSpecPath::Entity(number) => location_of(&self.locations.entity, number),
+            ViewSpecPath::ExtraColumn(number) => location_of(&self.locations.extra_columns, number),
+            ViewSpecPath::Feature(number) => location_of(&self.locations.features, number),
             ViewSpecPath::Materialization => self.locations.materialize,
         };
         let location = location.unwrap_or(self.locations.name);
@@ -200,17 +200,17 @@ struct SpanYaml {
 impl HeaderYaml {
     /// Refuses a document of another version or kind.
     fn check(self, start: Location) -> Result<(), LocatedError> {
-        for (word, found, wanted) in
+        for (word, found, expected) in
             [("apiVersion", self.api_version, API_VERSION), ("kind", self.kind, KIND)]
         {
             let Some(found) = found else {
-                let message = format!("the document has no {word}; write `{word}: {wanted}`");
-                return Err(at(start, &message));
+                let message = format!("the document has no {word}; write `{word}: {expected}`");
+                return Err(error_at(start, &message));
             };
-            if found.value != wanted {
+            if found.value != expected {
                 let message =
-                    format!("the {word} `{}` is unknown; write `{word}: {wanted}`", found.value);
-                return Err(at(found.referenced, &message));
+                    format!("the {word} `{}` is unknown; write `{word}: {expected}`", found.value);
+                return Err(error_at(found.referenced, &message));
             }
         }
         Ok(())
@@ -300,7 +300,7 @@ fn windows(
         return Ok(vec![NamedWindow { name: String::new(), window: Window::Unbounded }]);
     };
     let window = |(name, yaml): (Spanned<String>, Spanned<WindowYaml>)| {
-        let window = yaml.value.window().map_err(|message| at(yaml.referenced, &message))?;
+        let window = yaml.value.window().map_err(|message| error_at(yaml.referenced, &message))?;
         window.check().map_err(|error| located_error(yaml.referenced, error))?;
         Ok(NamedWindow { name: name.value, window })
     };
@@ -324,10 +324,10 @@ impl WindowYaml {
     }
 }
 
-/// Parses a duration; returns `without` if there is none.
-fn micros_or(text: Option<Spanned<String>>, without: i64) -> Result<i64, LocatedError> {
-    let Some(text) = text else { return Ok(without) };
-    micros(&text.value).map_err(|message| at(text.referenced, &message))
+/// Parses a duration; returns `default` if there is none.
+fn micros_or(text: Option<Spanned<String>>, default: i64) -> Result<i64, LocatedError> {
+    let Some(text) = text else { return Ok(default) };
+    micros(&text.value).map_err(|message| error_at(text.referenced, &message))
 }
 
 fn micros(text: &str) -> std::result::Result<i64, String> {
@@ -388,7 +388,7 @@ materialize:
     }
 
     /// Returns the error of the example with one change.
-    fn changed(from: &str, to: &str) -> String {
+    fn error_of_change(from: &str, to: &str) -> String {
         assert!(VIEW.contains(from), "{from}");
         let (code, message) = error(&VIEW.replacen(from, to, 1));
         assert_eq!(code, ErrorCode::InvalidArgument, "{message}");
@@ -416,8 +416,9 @@ materialize:
         assert_eq!(features[5].kind, top);
         let hour = Window::Sliding { length_us: 3_600_000_000, slide_us: 60_000_000 };
         let day = Window::Tumbling { length_us: 86_400_000_000 };
-        let named: Vec<_> = windows.iter().map(|one| (one.name.as_str(), one.window)).collect();
-        assert_eq!(named, [("1h", hour), ("day", day), ("all", Window::Unbounded)]);
+        let named_windows: Vec<_> =
+            windows.iter().map(|one| (one.name.as_str(), one.window)).collect();
+        assert_eq!(named_windows, [("1h", hour), ("day", day), ("all", Window::Unbounded)]);
         let lateness_us = spending.spec.allowed_lateness_us;
         assert_eq!((spending.spec.partitions, lateness_us), (Some(8), 300_000_000));
         let fill = Some(Value::Int64(0));
@@ -476,7 +477,7 @@ materialize:
             ("interval: 1s", "expiry_grace: 1", "line 31, column 17"),
             ("1s", "1s\n---\nname: other\nsource: orders", "line 33, column 1"),
         ] {
-            let message = changed(from, to);
+            let message = error_of_change(from, to);
             assert!(message.starts_with(place), "{to}: {message}");
         }
     }
@@ -490,7 +491,7 @@ materialize:
             (kind, "", "line 2, column 1", "write `kind: FeatureView`"),
             (kind, "kind: Store\nfields: []\n", "line 3, column 7", "write `kind: FeatureView`"),
         ] {
-            let message = changed(from, to);
+            let message = error_of_change(from, to);
             assert!(message.starts_with(&format!("{place}: ")), "{to}: {message}");
             assert!(message.contains(advice), "{to}: {message}");
         }
@@ -506,13 +507,16 @@ materialize:
             ("approx_quantile:", "quantiles:", "line 25, column"),
             ("  interval:", "  cadence:", "line 31, column 3"),
         ] {
-            let message = changed(from, to);
+            let message = error_of_change(from, to);
             let word = |text: &str| text.trim().split(':').next().unwrap().to_owned();
             assert!(message.starts_with(place), "{to}: {message}");
             let (_, advice) = message.split_once("unknown field `").unwrap();
-            let (found, known) = advice.split_once("`, expected one of ").unwrap();
+            let (found, known_words) = advice.split_once("`, expected one of ").unwrap();
             assert_eq!(found, word(to));
-            assert!(known.split(", ").any(|known| known == word(from)), "{message}");
+            assert!(
+                known_words.split(", ").any(|known_word| known_word == word(from)),
+                "{message}"
+            );
         }
     }
 

@@ -34,13 +34,13 @@ impl ViewDocument {
 /// one view, and for a file without a document or not in UTF-8; `LimitExceeded` for a file that is
 /// too long or has too many documents.
 pub fn read_view_documents(file: &[u8]) -> Result<Vec<ViewDocument>> {
-    within("the file is too long; divide the file", file.len(), VIEW_FILE_BYTES_MAX)?;
+    check_limit("the file is too long; divide the file", file.len(), VIEW_FILE_BYTES_MAX)?;
     let file = std::str::from_utf8(file).map_err(|_| {
         Error::invalid_argument("the file is not UTF-8; write the declarations in UTF-8")
     })?;
     let texts = split(file);
     let advice = "the file has too many documents; divide the file";
-    within(advice, texts.len(), VIEW_FILE_DOCUMENTS_MAX)?;
+    check_limit(advice, texts.len(), VIEW_FILE_DOCUMENTS_MAX)?;
     let mut documents: Vec<ViewDocument> = Vec::new();
     for (first_line, text) in texts {
         let number = documents.len() + 1;
@@ -62,7 +62,7 @@ pub fn read_view_documents(file: &[u8]) -> Result<Vec<ViewDocument>> {
     if documents.is_empty() { Err(no_view(1)) } else { Ok(documents) }
 }
 
-fn within(advice: &str, found: usize, limit: usize) -> Result<()> {
+fn check_limit(advice: &str, found: usize, limit: usize) -> Result<()> {
     if found > limit {
         return Err(Error::limit_exceeded(advice, limit as u64, found as u64));
     }
@@ -77,25 +77,25 @@ fn in_document(number: usize, error: Error) -> Error {
 /// with the number of its first line.
 fn split(file: &str) -> Vec<(u32, &str)> {
     let mut starts = vec![(1, 0)];
-    let mut at = 0;
+    let mut offset = 0;
     // Only comments and directives have followed the start of the file or the end of a document.
     let mut is_prefix = true;
     let mut directives = None;
     for (line, text) in (1..).zip(file.split_inclusive('\n')) {
         if is_marker(text, "---") {
-            let start = directives.take().unwrap_or((line, at));
+            let start = directives.take().unwrap_or((line, offset));
             starts.extend((start.1 > 0).then_some(start));
             is_prefix = false;
         } else if is_marker(text, "...") {
             (is_prefix, directives) = (true, None);
         } else if is_prefix && text.starts_with('%') {
-            directives.get_or_insert((line, at));
+            directives.get_or_insert((line, offset));
         } else if !is_comment(text) {
             (is_prefix, directives) = (false, None);
         }
-        at += text.len();
+        offset += text.len();
     }
-    let ends = starts.iter().skip(1).map(|(_, at)| *at).chain([file.len()]);
+    let ends = starts.iter().skip(1).map(|(_, offset)| *offset).chain([file.len()]);
     starts.iter().zip(ends).map(|((line, from), to)| (*line, &file[*from..to])).collect()
 }
 
@@ -134,8 +134,9 @@ mod tests {
     fn documents_are_read_in_order_with_the_lines_of_their_file() {
         let file = format!("{}---\n{}--- # The last.\n{}", view("a"), view("b"), view("c"));
         let documents = read_view_documents(file.as_bytes()).unwrap();
-        let named: Vec<_> = documents.iter().map(|one| (one.number, one.name.as_str())).collect();
-        assert_eq!(named, [(1, "a"), (2, "b"), (3, "c")]);
+        let numbered_names: Vec<_> =
+            documents.iter().map(|one| (one.number, one.name.as_str())).collect();
+        assert_eq!(numbered_names, [(1, "a"), (2, "b"), (3, "c")]);
         assert_eq!(documents[0].text, view("a"));
         assert_eq!(documents[1].text, format!("---\n{}", view("b")));
         let first_lines: Vec<_> = documents.iter().map(|one| one.first_line).collect();
@@ -152,8 +153,9 @@ mod tests {
     fn empty_documents_are_skipped() {
         let file = format!("---\n---\n{}---\n# Nothing.\n---\r\n\n{}---", view("a"), view("b"));
         let documents = read_view_documents(file.as_bytes()).unwrap();
-        let named: Vec<_> = documents.iter().map(|one| (one.number, one.name.as_str())).collect();
-        assert_eq!(named, [(1, "a"), (2, "b")]);
+        let numbered_names: Vec<_> =
+            documents.iter().map(|one| (one.number, one.name.as_str())).collect();
+        assert_eq!(numbered_names, [(1, "a"), (2, "b")]);
         for file in ["", "\n", "# Nothing.\n", "---\n---\n"] {
             assert!(error(file).1.contains("declares no view"), "{file:?}");
         }
@@ -163,7 +165,7 @@ mod tests {
     fn directives_belong_to_the_document_below_them() {
         let (a, b) = (view("a"), view("b"));
         let directives = "# The next.\n%YAML 1.2\n%TAG !f! tag:forebay,2026:\n";
-        for (file, wanted) in [
+        for (file, expected) in [
             (format!("%YAML 1.2\n---\n{a}---\n{b}"), vec![("a", 1), ("b", 9)]),
             (format!("{directives}\n---\n{a}"), vec![("a", 2)]),
             (format!("---\n{a}...\n{directives}---\n{b}"), vec![("a", 1), ("b", 10)]),
@@ -171,7 +173,7 @@ mod tests {
         ] {
             let documents = read_view_documents(file.as_bytes()).unwrap();
             let found = documents.iter().map(|one| (one.name.as_str(), one.first_line));
-            assert_eq!(found.collect::<Vec<_>>(), wanted, "{file}");
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{file}");
         }
         for (file, place) in [
             (format!("%YAML 2.0\n---\n{a}"), "document 1: line 1, column "),
@@ -209,10 +211,10 @@ mod tests {
         assert_eq!(error(&long).0, ErrorCode::LimitExceeded);
         let latin = read_view_documents(b"\xe9").unwrap_err();
         assert_eq!(latin.code(), ErrorCode::InvalidArgument);
-        let many = "---\n".repeat(VIEW_FILE_DOCUMENTS_MAX + 1);
-        assert_eq!(error(&many).0, ErrorCode::LimitExceeded);
-        let one = view("a") + &"#".repeat(forebay_core::limits::VIEW_DECLARATION_BYTES_MAX);
-        let (code, message) = error(&format!("---\n{one}"));
+        let separators = "---\n".repeat(VIEW_FILE_DOCUMENTS_MAX + 1);
+        assert_eq!(error(&separators).0, ErrorCode::LimitExceeded);
+        let long_view = view("a") + &"#".repeat(forebay_core::limits::VIEW_DECLARATION_BYTES_MAX);
+        let (code, message) = error(&format!("---\n{long_view}"));
         assert!(code == ErrorCode::LimitExceeded && message.starts_with("document 1: "));
     }
 }

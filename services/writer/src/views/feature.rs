@@ -4,7 +4,7 @@ use forebay_core::view::{AggregateKind, DISTINCT_LG_K, FeatureSpec, QUANTILES_K,
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::yaml::{LocatedError, WordOr, at};
+use super::yaml::{LocatedError, WordOr, error_at};
 
 /// Column of an aggregate that counts every event.
 const EVERY_EVENT: &str = "*";
@@ -53,7 +53,7 @@ pub(super) fn feature(
         )),
         Err(aggregate) => aggregate.kind(),
     };
-    let (kind, input) = kind.map_err(|message| at(location, &message))?;
+    let (kind, input) = kind.map_err(|message| error_at(location, &message))?;
     Ok(FeatureSpec { name: name.value, kind, input })
 }
 
@@ -65,7 +65,7 @@ impl AggregateYaml {
         let (k, lg_k) = (self.k.take(), self.lg_k.take());
         let (confidence_stddevs, lg_counters) =
             (self.confidence_stddevs.take(), self.lg_counters.take());
-        let given = [
+        let parameters = [
             ("n", n.is_some()),
             ("q", q.is_some()),
             ("k", k.is_some()),
@@ -73,8 +73,9 @@ impl AggregateYaml {
             ("confidence_stddevs", confidence_stddevs.is_some()),
             ("lg_counters", lg_counters.is_some()),
         ];
-        let (kind, column) = self.one((n, q, k, lg_k, confidence_stddevs, lg_counters))?;
-        let taken: &[&str] = match &kind {
+        let (kind, column) =
+            self.find_aggregate((n, q, k, lg_k, confidence_stddevs, lg_counters))?;
+        let allowed_parameters: &[&str] = match &kind {
             Kind::LastN { .. } => &["n"],
             Kind::ApproxCountDistinct { .. } => &["lg_k", "confidence_stddevs"],
             Kind::ApproxQuantile { .. } => &["q", "k"],
@@ -82,10 +83,11 @@ impl AggregateYaml {
             _ => &[],
         };
         let name = kind.name();
-        if let Some((given, _)) =
-            given.into_iter().find(|(given, is_given)| *is_given && !taken.contains(given))
+        if let Some((parameter, _)) = parameters
+            .into_iter()
+            .find(|(parameter, is_given)| *is_given && !allowed_parameters.contains(parameter))
         {
-            return Err(format!("{name} has no parameter `{given}`; remove it"));
+            return Err(format!("{name} has no parameter `{parameter}`; remove it"));
         }
         if column != EVERY_EVENT {
             return Ok((kind, Some(column)));
@@ -97,14 +99,17 @@ impl AggregateYaml {
     }
 
     /// Returns the single named aggregate and its column.
-    fn one(self, parameters: Parameters) -> std::result::Result<(AggregateKind, String), String> {
+    fn find_aggregate(
+        self,
+        parameters: Parameters,
+    ) -> std::result::Result<(AggregateKind, String), String> {
         use AggregateKind as Kind;
         let (n, q, k, lg_k, confidence_stddevs, lg_counters) = parameters;
         let lg_k = lg_k.unwrap_or(DISTINCT_LG_K);
         let q = q.unwrap_or_else(|| vec![0.5]);
         let k = k.unwrap_or(QUANTILES_K);
         let lg_counters = lg_counters.unwrap_or(TOP_LG_COUNTERS);
-        let named = [
+        let aggregates = [
             (self.count, Kind::Count),
             (self.accumulating_count, Kind::AccumulatingCount),
             (self.sum, Kind::Sum),
@@ -121,18 +126,20 @@ impl AggregateYaml {
             (self.approx_quantile, Kind::ApproxQuantile { q, k }),
             (self.top_k, Kind::TopK { count: n.unwrap_or(10), lg_counters }),
         ];
-        let mut named = named.into_iter().filter_map(|(column, kind)| Some((kind, column?)));
-        match (named.next(), named.next()) {
-            (Some(one), None) => Ok(one),
+        let mut aggregates =
+            aggregates.into_iter().filter_map(|(column, kind)| Some((kind, column?)));
+        match (aggregates.next(), aggregates.next()) {
+            (Some(aggregate), None) => Ok(aggregate),
             (None, _) => Err(
                 "the feature names no aggregate; name an aggregate and its column, as in {sum: \
                     price}"
                     .to_owned(),
             ),
-            (Some((one, _)), Some((other, _))) => {
-                let (one, other) = (one.name(), other.name());
+            (Some((aggregate, _)), Some((other, _))) => {
+                let (aggregate, other) = (aggregate.name(), other.name());
                 Err(format!(
-                    "a feature has one aggregate, not both {one} and {other}; declare two features"
+                    "a feature has one aggregate, not both {aggregate} and {other}; declare two \
+                     features"
                 ))
             }
         }

@@ -43,11 +43,11 @@ pub(crate) fn check_alterations(definition: &Definition, alterations: &[Alterati
 /// `InvalidArgument`, naming the column and the views that need it.
 pub(crate) fn check_next(catalog: &Catalog, now: &Definition, next: &Definition) -> Result<()> {
     for field in &now.fields {
-        let then = next.field_by_id(field.id);
-        if then.is_some_and(|then| then.field_type == field.field_type) {
+        let next_field = next.field_by_id(field.id);
+        if next_field.is_some_and(|next_field| next_field.field_type == field.field_type) {
             continue;
         }
-        let done = if then.is_some() { "widened" } else { "dropped" };
+        let change = if next_field.is_some() { "widened" } else { "dropped" };
         let refused = |message| {
             let error = Error::invalid_argument(message).with_store(&now.name);
             Err(error.with_field(&field.name))
@@ -55,15 +55,15 @@ pub(crate) fn check_next(catalog: &Catalog, now: &Definition, next: &Definition)
         let views = names(catalog, |view| needs(view, now.store, field.id));
         if !views.is_empty() {
             return refused(format!(
-                "the field cannot be {done}, because feature views need it; drop these views \
+                "the field cannot be {change}, because feature views need it; drop these views \
                  first: {views}"
             ));
         }
         let views = names(catalog, |view| materializes(view, now.store, field.id));
         if !views.is_empty() {
             return refused(format!(
-                "the field cannot be {done}, because feature views materialize to it; apply these \
-                 views without the value, or drop them: {views}"
+                "the field cannot be {change}, because feature views materialize to it; apply \
+                 these views without the value, or drop them: {views}"
             ));
         }
     }
@@ -82,8 +82,9 @@ pub(crate) fn check_delete(catalog: &Catalog, definition: &Definition) -> Result
     if !views.is_empty() {
         return refused(format!("the store has feature views; drop these views first: {views}"));
     }
-    let materializes =
-        |view: &FeatureView| view.materialization.as_ref().is_some_and(|it| it.store == store);
+    let materializes = |view: &FeatureView| {
+        view.materialization.as_ref().is_some_and(|target| target.store == store)
+    };
     let views = names(catalog, materializes);
     if !views.is_empty() {
         return refused(format!(
@@ -106,8 +107,8 @@ fn needs(view: &FeatureView, store: StoreId, column: FieldId) -> bool {
 }
 
 /// Returns the names of the active views that match.
-fn names(catalog: &Catalog, is_so: impl Fn(&FeatureView) -> bool) -> String {
+fn names(catalog: &Catalog, is_match: impl Fn(&FeatureView) -> bool) -> String {
     let active = catalog.active_stores().map(|schema| &schema.definition);
-    let views = active.filter(|definition| definition.view().is_some_and(&is_so));
+    let views = active.filter(|definition| definition.view().is_some_and(&is_match));
     views.map(|definition| definition.name.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -97,7 +97,7 @@ pub(super) fn no_yaml(error: &serde_saphyr::Error, first_line: u32) -> Error {
         _ => first,
     };
     match error.location() {
-        Some(location) => at(location, message).in_file(first_line),
+        Some(location) => error_at(location, message).in_file(first_line),
         None => Error::invalid_argument(message),
     }
 }
@@ -112,6 +112,6 @@ pub(super) fn located_error(location: Location, error: Error) -> LocatedError {
     LocatedError { location, error }
 }
 
-pub(super) fn at(location: Location, message: &str) -> LocatedError {
+pub(super) fn error_at(location: Location, message: &str) -> LocatedError {
     located_error(location, Error::invalid_argument(message))
 }

@@ -65,8 +65,8 @@ async fn assert_all(processes: &[Option<Service>], expected: &[(i64, i64)]) {
                 last = values(processes, user as i64).await;
             }
         };
-        let came = tokio::time::timeout(2 * LONG, wait).await;
-        assert!(came.is_ok(), "user {user}: {last:?} of {expected:?}");
+        let arrival = tokio::time::timeout(2 * LONG, wait).await;
+        assert!(arrival.is_ok(), "user {user}: {last:?} of {expected:?}");
         assert_eq!(last, Some(*expected), "user {user}");
     }
 }
@@ -104,12 +104,12 @@ async fn views_are_exact_while_their_partitions_change_owners() {
     let mut all = vec![(0, 0); USERS as usize];
     for round in 0..ROUNDS {
         insert(&store, round * EVENTS..round * EVENTS + EVENTS / 2, &mut all).await;
-        let (comes, goes) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
-        processes[comes] = start(comes);
+        let (joiner, leaver) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
+        processes[joiner] = start(joiner);
         insert(&store, round * EVENTS + EVENTS / 2..(round + 1) * EVENTS, &mut all).await;
         if round + 1 < ROUNDS {
             // The process is killed, so the other one has to take over its partitions.
-            processes[goes] = None;
+            processes[leaver] = None;
         }
     }
     assert_all(&processes, &all).await;
@@ -122,18 +122,18 @@ async fn views_are_exact_while_their_partitions_change_owners() {
                 found = keys(process).await;
             }
         };
-        let came = tokio::time::timeout(2 * LONG, wait).await;
+        let arrival = tokio::time::timeout(2 * LONG, wait).await;
         let found = found.map(|found| found.len());
-        assert!(came.is_ok(), "{} of its stream: {found:?}", process.address);
+        assert!(arrival.is_ok(), "{} of its stream: {found:?}", process.address);
         let events = ROUNDS * EVENTS;
         let expected = format!("{events},{events},{}", events * (events - 1) / 2);
-        assert_eq!(answered(process), expected);
+        assert_eq!(answer_of_query(process), expected);
     }
 }
 
 /// Returns the numbers of events and keys and the sum of prices of the stream, as a process answers
 /// a statement.
-fn answered(process: &Service) -> String {
+fn answer_of_query(process: &Service) -> String {
     let sql = "SELECT count(*), count(DISTINCT _key), sum(price) FROM orders";
     let mut command = Command::new(tree::built("forebayd").unwrap());
     let output = command.args(["sql", "--node", &process.address, sql]).output().unwrap();
@@ -161,11 +161,11 @@ async fn keys(process: &Service) -> Result<BTreeSet<Vec<u8>>, String> {
 
 /// Returns the columns and the number of the events that a select after a write finds; waits while
 /// the stream is reopened.
-async fn found(process: &Service, by: By, token: &Token) -> (Vec<String>, usize) {
+async fn found(process: &Service, selector: By, token: &Token) -> (Vec<String>, usize) {
     let wait = v1::read_options::Wait::AfterToken(token.encode());
     let request = v1::SelectEventsRequest {
         stream: "orders".to_owned(),
-        by: Some(by),
+        by: Some(selector),
         read: Some(v1::ReadOptions { wait: Some(wait), wait_ms: 30_000, age_ms_max: None }),
         ..Default::default()
     };
@@ -198,11 +198,11 @@ async fn resumed_process_knows_alterations_made_during_its_pause() {
     for round in 0..10_i64 {
         let column = format!("more_{round}");
         let rules = ColumnRules { index: Some(ColumnIndex::Exact), ..ColumnRules::default() };
-        let more = FieldType::STRING;
-        let added = FieldSpec { rules, ..FieldSpec::new(&column, more) };
+        let string = FieldType::STRING;
+        let field = FieldSpec { rules, ..FieldSpec::new(&column, string) };
         columns.push(column.clone());
         process.freeze();
-        client.alter_store("orders", None, &[Alteration::AddField(added)]).await.unwrap();
+        client.alter_store("orders", None, &[Alteration::AddField(field)]).await.unwrap();
         let event = store.insert(round).set(&column, "x").send();
         let token = event.await.unwrap().token;
         let value = Some((&Value::String("x".to_owned())).into());

@@ -24,8 +24,8 @@ fn spec() -> StoreSpec {
         .field("count", FieldType::INT64)
 }
 
-/// Returns the keys that a replicator finds; with `alone`, only the keys in its own shards.
-pub async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
+/// Returns the keys that a replicator finds; with `is_own_only`, only the keys in its own shards.
+pub async fn found(replicator: &Service, is_own_only: bool) -> Vec<i64> {
     let url = format!("http://{}", replicator.address);
     let Ok(mut shards) = ShardsClient::connect(url).await else { return Vec::new() };
     let mut request = Request::new(v1::GetDocumentsRequest {
@@ -34,7 +34,7 @@ pub async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
         fields: Vec::new(),
         read: None,
     });
-    if alone {
+    if is_own_only {
         request.metadata_mut().insert("forebay-forwarded", MetadataValue::from_static("1"));
     }
     let Ok(answer) = shards.get_documents(request).await else { return Vec::new() };
@@ -48,14 +48,14 @@ pub async fn await_balanced(replicators: &[&Service]) {
     let all: Vec<_> = (0..KEYS).collect();
     let wait = async {
         loop {
-            let (mut own, mut complete) = (Vec::new(), true);
+            let (mut own_keys, mut complete) = (Vec::new(), true);
             for replicator in replicators {
                 complete &= found(replicator, false).await == all;
-                own.push(found(replicator, true).await);
+                own_keys.push(found(replicator, true).await);
             }
-            let mut together: Vec<_> = own.iter().flatten().copied().collect();
-            together.sort_unstable();
-            if complete && together == all && own.iter().all(|own| !own.is_empty()) {
+            let mut all_own_keys: Vec<_> = own_keys.iter().flatten().copied().collect();
+            all_own_keys.sort_unstable();
+            if complete && all_own_keys == all && own_keys.iter().all(|keys| !keys.is_empty()) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -70,39 +70,39 @@ async fn write(store: &Store, is_first: bool) {
         let write = store.upsert(key).increment("count", 1);
         let write = if is_first { write.if_absent() } else { write };
         let written = write.send().await.unwrap();
-        let wanted = if is_first { WriteResult::Applied } else { WriteResult::Appended };
-        assert_eq!(written.result, wanted, "key {key}");
+        let expected = if is_first { WriteResult::Applied } else { WriteResult::Appended };
+        assert_eq!(written.result, expected, "key {key}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partitions_are_divided_and_every_replicator_answers_for_all() {
-    let one = Service::replicator("group", "127.0.0.1:0");
+    let first = Service::replicator("group", "127.0.0.1:0");
     let other = Service::replicator("group", "127.0.0.1:0");
-    let writer = Service::writer("group", "127.0.0.1:0", &one);
+    let writer = Service::writer("group", "127.0.0.1:0", &first);
     let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
     write(&store, true).await;
-    await_balanced(&[&one, &other]).await;
+    await_balanced(&[&first, &other]).await;
 
     // A third replicator takes its share, and its outcomes are available through the first.
     let third = Service::replicator("group", "127.0.0.1:0");
-    await_balanced(&[&one, &other, &third]).await;
+    await_balanced(&[&first, &other, &third]).await;
     write(&store, false).await;
 
     // A replicator dies and the others take its partitions; it restarts and gets them back.
     let address = other.kill();
-    await_balanced(&[&one, &third]).await;
+    await_balanced(&[&first, &third]).await;
     let written = store.upsert(0_i64).set("count", 0).if_absent().send().await.unwrap();
     assert!(matches!(written.result, WriteResult::ConditionFailed(_)), "{:?}", written.result);
     let other = Service::replicator("group", &address);
-    await_balanced(&[&one, &other, &third]).await;
+    await_balanced(&[&first, &other, &third]).await;
     write(&store, false).await;
 
     // A replicator leaves.
     assert!(tokio::task::spawn_blocking(|| third.terminate()).await.unwrap().success());
-    await_balanced(&[&one, &other]).await;
+    await_balanced(&[&first, &other]).await;
     write(&store, false).await;
-    await_balanced(&[&one, &other]).await;
+    await_balanced(&[&first, &other]).await;
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn second_process_does_not_share_a_data_folder() {
     let data = tempfile::tempdir().unwrap();
     let path = data.path().to_owned();
     let _first = Service::replicator_in(data, "folder", "127.0.0.1:0");
-    let told = crate::refused(
+    let stderr = crate::run_refused(
         crate::service::replicator(),
         &[
             &["--listen", "127.0.0.1:0", "--data-dir", path.to_str().unwrap()][..],
@@ -118,7 +118,7 @@ fn second_process_does_not_share_a_data_folder() {
         ]
         .concat(),
     );
-    assert!(told.contains("Conflict"), "{told}");
+    assert!(stderr.contains("Conflict"), "{stderr}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -25,8 +25,8 @@ use forebay_log::kafka::{KafkaLog, KafkaOptions};
 
 use crate::service::{LONG, Service, WRITER, brokers, client, replicator, spec};
 
-async fn race(store: &Store, key: i64, who: i64) -> bool {
-    let written = store.upsert(key).set("count", who).if_absent().send().await.unwrap();
+async fn race(store: &Store, key: i64, count: i64) -> bool {
+    let written = store.upsert(key).set("count", count).if_absent().send().await.unwrap();
     match written.result {
         WriteResult::Applied => true,
         WriteResult::ConditionFailed(_) => false,
@@ -46,14 +46,14 @@ fn count_of(reader: &Reader, key: i64) -> Option<i64> {
 async fn if_absent_race_over_two_writers_has_exactly_one_applied_write() {
     let replicator = Service::replicator("race", "127.0.0.1:0");
     let writers = [0, 1].map(|_| Service::writer("race", "127.0.0.1:0", &replicator));
-    let (one, other) = (client(&writers[0].address).await, client(&writers[1].address).await);
-    let one = one.create_store(&spec()).await.unwrap();
-    let other = other.store("counts").await.unwrap();
+    let (first, second) = (client(&writers[0].address).await, client(&writers[1].address).await);
+    let store = first.create_store(&spec()).await.unwrap();
+    let other_store = second.store("counts").await.unwrap();
     let reader = Reader::open(&replicator.address, ReaderOptions::new("counts")).await.unwrap();
     for key in 0..10 {
-        let (first, second) = tokio::join!(race(&one, key, 1), race(&other, key, 2));
+        let (first, second) = tokio::join!(race(&store, key, 1), race(&other_store, key, 2));
         assert_ne!(first, second, "key {key}: {first} and {second}");
-        let token = one.upsert(key).increment("count", 10).send().await.unwrap().token;
+        let token = store.upsert(key).increment("count", 10).send().await.unwrap().token;
         reader.await_token(&token, LONG).await.unwrap();
         assert_eq!(count_of(&reader, key), Some(if first { 11 } else { 12 }), "key {key}");
     }
@@ -141,7 +141,7 @@ async fn foreign_records_are_copied_once_despite_kills_of_the_replicator() {
     assert_eq!(applied.result, WriteResult::Applied);
 }
 
-fn refused(program: PathBuf, arguments: &[&str]) -> String {
+fn run_refused(program: PathBuf, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(!output.status.success(), "{arguments:?} was taken");
     String::from_utf8(output.stderr).unwrap()
@@ -150,19 +150,20 @@ fn refused(program: PathBuf, arguments: &[&str]) -> String {
 #[test]
 fn invalid_settings_are_refused_with_the_setting_to_use() {
     let brokers = ["--brokers", "127.0.0.1:1"];
-    let both: [fn() -> PathBuf; 2] = [|| WRITER.into(), replicator];
-    for program in both {
-        for (arguments, named) in [
+    let programs: [fn() -> PathBuf; 2] = [|| WRITER.into(), replicator];
+    for program in programs {
+        for (arguments, advice) in [
             (&["--listen", "0.0.0.0:7071", "--brokers", "127.0.0.1:1"][..], "127.0.0.1:7071"),
             (&["--brokers", "nowhere"], "HOST:PORT"),
             (&["--topic-prefix", "a b", "--brokers", "127.0.0.1:1"], "`a b`"),
             (&[], "--brokers"),
             (&["--brokers", "127.0.0.1:1", "--brokres", "x"], "--brokres"),
         ] {
-            let told = refused(program(), arguments);
-            assert!(told.contains(named), "{arguments:?}: {told}");
+            let stderr = run_refused(program(), arguments);
+            assert!(stderr.contains(advice), "{arguments:?}: {stderr}");
         }
     }
-    let told = refused(WRITER.into(), &[&brokers[..], &["--replicator", "no where"]].concat());
-    assert!(told.contains("`no where`"), "{told}");
+    let stderr =
+        run_refused(WRITER.into(), &[&brokers[..], &["--replicator", "no where"]].concat());
+    assert!(stderr.contains("`no where`"), "{stderr}");
 }

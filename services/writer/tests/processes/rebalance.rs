@@ -80,15 +80,15 @@ async fn write_on(
 /// Returns a partition whose shard a replicator has, and how many of the first documents it holds.
 async fn partition_at(replicator: &Service, store: &Store) -> (PartitionId, u64) {
     let count = store.definition().partitions;
-    let of = |key: i64| partition_of(&key.to_le_bytes(), count);
-    let own = found(replicator, true).await;
-    let partition = of(*own.first().expect("it has a shard"));
-    (partition, (0..DOCUMENTS).filter(|key| of(*key) == partition).count() as u64)
+    let partition_of_key = |key: i64| partition_of(&key.to_le_bytes(), count);
+    let own_keys = found(replicator, true).await;
+    let partition = partition_of_key(*own_keys.first().expect("it has a shard"));
+    (partition, (0..DOCUMENTS).filter(|key| partition_of_key(*key) == partition).count() as u64)
 }
 
-/// Copies a shard and calls `happens` once a part of the copy has arrived; returns the number of
+/// Copies a shard and calls `disturb` once a part of the copy has arrived; returns the number of
 /// rows.
-fn copied(from: &str, partition: PartitionId, to: &Path, happens: impl FnOnce()) -> u64 {
+fn copy_shard(from: &str, partition: PartitionId, to: &Path, disturb: impl FnOnce()) -> u64 {
     let number = partition.0.to_string();
     let child = Command::new(tree::built("forebayd").unwrap())
         .args(["shard", "copy", "--from", from, "--store", "counts", "--partition", &number])
@@ -98,36 +98,37 @@ fn copied(from: &str, partition: PartitionId, to: &Path, happens: impl FnOnce())
         .stderr(Stdio::piped())
         .spawn();
     let mut child = OwnedChild(child.unwrap());
-    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut stderr_lines =
+        BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let has_begun = |line: String| {
         let rows = line.split_once(" of about ").and_then(|(rows, _)| rows.parse().ok());
         rows.is_some_and(|rows: u64| rows > 0)
     };
-    assert!(told.any(has_begun), "it has ended");
-    happens();
-    told.for_each(drop);
-    let mut said = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(child.wait().unwrap().success(), "{said}");
-    said.split(' ').nth(1).and_then(|rows| rows.parse().ok()).unwrap()
+    assert!(stderr_lines.any(has_begun), "it has ended");
+    disturb();
+    stderr_lines.for_each(drop);
+    let mut output = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    assert!(child.wait().unwrap().success(), "{output}");
+    output.split(' ').nth(1).and_then(|rows| rows.parse().ok()).unwrap()
 }
 
 fn chunks(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let of = |path: std::path::PathBuf| match path.is_dir() {
+    let count_path = |path: std::path::PathBuf| match path.is_dir() {
         true => chunks(&path),
         false => usize::from(path.parent().is_some_and(|folder| folder.ends_with("chunks"))),
     };
-    entries.map(|entry| of(entry.path())).sum()
+    entries.map(|entry| count_path(entry.path())).sum()
 }
 
-async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+async fn await_event(event: &str, mut has_come: impl AsyncFnMut() -> bool) {
     let wait = async {
-        while !is_so().await {
+        while !has_come().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what} does not come"));
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{event} does not come"));
 }
 
 /// Waits for snapshots of all entries that the logs hold at the call, and reads the snapshots.
@@ -135,14 +136,14 @@ async fn snapshots_come(snapshots: &SnapshotStore, log: &KafkaLog, store: &Store
     for partition in 0..PARTITIONS {
         let at =
             PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
-        let (of, end) = (snapshots.partition(at), log.bounds(at).await.unwrap().end);
+        let (shard_snapshots, end) = (snapshots.partition(at), log.bounds(at).await.unwrap().end);
         let is_there = async || {
-            let newest = of.newest(None).await.unwrap();
+            let newest = shard_snapshots.newest(None).await.unwrap();
             newest.is_some_and(|newest| newest.progress.offset_applied >= end)
         };
-        eventually("a snapshot", is_there).await;
-        for chunk in of.newest(None).await.unwrap().unwrap().chunks() {
-            of.chunk(*chunk).await.unwrap();
+        await_event("a snapshot", is_there).await;
+        for chunk in shard_snapshots.newest(None).await.unwrap().unwrap().chunks() {
+            shard_snapshots.chunk(*chunk).await.unwrap();
         }
     }
 }
@@ -153,25 +154,29 @@ fn write_counts(file: &Path) {
     std::fs::write(file, format!("id,count\n{lines}")).unwrap();
 }
 
-/// Pushes a file and calls `happens` once the first attempt has built a partition.
-async fn pushed(snapshot_service: &Service, file: &Path, happens: impl FnOnce()) -> v1::PushResult {
+/// Pushes a file and calls `disturb` once the first attempt has built a partition.
+async fn push_file(
+    snapshot_service: &Service,
+    file: &Path,
+    disturb: impl FnOnce(),
+) -> v1::PushResult {
     let url = format!("http://{}", snapshot_service.address);
-    let mut asked = PushesClient::connect(url).await.unwrap();
+    let mut pushes_client = PushesClient::connect(url).await.unwrap();
     let request = v1::PushFilesRequest {
         store: "counts".into(),
         inputs: vec![format!("file://{}", file.display())],
         key_column: "id".into(),
         ..v1::PushFilesRequest::default()
     };
-    let mut happens = Some(happens);
+    let mut disturb = Some(disturb);
     for _ in 0..PUSH_ATTEMPTS {
         let mut attempt = async || -> Result<v1::PushResult, Status> {
-            let mut answers = asked.push_files(request.clone()).await?.into_inner();
+            let mut answers = pushes_client.push_files(request.clone()).await?.into_inner();
             while let Some(answer) = answers.message().await? {
                 if answer.partitions_done > 0
-                    && let Some(happens) = happens.take()
+                    && let Some(disturb) = disturb.take()
                 {
-                    tokio::task::block_in_place(happens);
+                    tokio::task::block_in_place(disturb);
                 }
                 if let Some(pushed) = answer.pushed {
                     return Ok(pushed);
@@ -194,54 +199,55 @@ async fn pushed(snapshot_service: &Service, file: &Path, happens: impl FnOnce())
 async fn rebalances_during_every_operation_cost_only_retries() {
     let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("file://{}", folder.path().display());
-    let more = ["--snapshots", url.as_str()];
+    let snapshot_arguments = ["--snapshots", url.as_str()];
     let brokers = brokers();
-    let replicator = || Service::replicator_with(PREFIX, &more);
+    let replicator = || Service::replicator_with(PREFIX, &snapshot_arguments);
     let snapshot_service = || {
-        let own = ["--listen", "127.0.0.1:0", "--snapshot-interval", "1s"];
-        let arguments = [&own[..], &more, &on_kafka(PREFIX, &brokers)].concat();
+        let own_arguments = ["--listen", "127.0.0.1:0", "--snapshot-interval", "1s"];
+        let arguments =
+            [&own_arguments[..], &snapshot_arguments, &on_kafka(PREFIX, &brokers)].concat();
         Service::start(tree::built("forebay-snapshot").unwrap(), &arguments)
     };
-    let (one, other) = (replicator(), replicator());
-    let writer = Service::writer(PREFIX, "127.0.0.1:0", &one);
+    let (first, other) = (replicator(), replicator());
+    let writer = Service::writer(PREFIX, "127.0.0.1:0", &first);
     let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
     fill(&store).await;
-    await_balanced(&[&one, &other]).await;
+    await_balanced(&[&first, &other]).await;
     let stop = Arc::new(AtomicBool::new(false));
     let written = Arc::new(AtomicI64::new(0));
     let writing = tokio::spawn(write_on(store.clone(), Arc::clone(&stop), Arc::clone(&written)));
 
     // A replicator joins in the middle of a copy.
-    let (partition, documents) = partition_at(&one, &store).await;
+    let (partition, documents) = partition_at(&first, &store).await;
     let mut third = None;
     let rows = tokio::task::block_in_place(|| {
-        copied(&one.address, partition, data.path(), || third = Some(replicator()))
+        copy_shard(&first.address, partition, data.path(), || third = Some(replicator()))
     });
     assert!(rows >= documents, "{rows} rows of {documents} documents");
     let third = third.unwrap();
-    await_balanced(&[&one, &other, &third]).await;
+    await_balanced(&[&first, &other, &third]).await;
 
     // A replicator and a snapshot service are killed in the middle of builds, and others join.
-    let (kept, lost) = (snapshot_service(), snapshot_service());
+    let (pusher, victim) = (snapshot_service(), snapshot_service());
     let before = chunks(folder.path());
-    eventually("a build", async || chunks(folder.path()) > before).await;
+    await_event("a build", async || chunks(folder.path()) > before).await;
     other.kill();
-    lost.kill();
+    victim.kill();
     let other = replicator();
     let log = KafkaLog::open(KafkaOptions::dev(&brokers, PREFIX)).await.unwrap();
     let snapshots = SnapshotStore::open(&url).unwrap();
     snapshots_come(&snapshots, &log, &store).await;
-    await_balanced(&[&one, &other, &third]).await;
+    await_balanced(&[&first, &other, &third]).await;
 
     // A replicator leaves in the middle of a push.
     let file = folder.path().join("counts.csv");
     write_counts(&file);
-    let leaves = || assert!(third.terminate().success());
-    let version = pushed(&kept, &file, leaves).await;
+    let leave = || assert!(third.terminate().success());
+    let version = push_file(&pusher, &file, leave).await;
     assert_eq!((version.version, version.documents), (2, WRITTEN.start as u64));
-    await_balanced(&[&one, &other]).await;
-    let behind = written.load(Ordering::SeqCst) + 2 * (WRITTEN.end - WRITTEN.start);
-    eventually("a write of each", async || written.load(Ordering::SeqCst) > behind).await;
+    await_balanced(&[&first, &other]).await;
+    let target = written.load(Ordering::SeqCst) + 2 * (WRITTEN.end - WRITTEN.start);
+    await_event("a write of each", async || written.load(Ordering::SeqCst) > target).await;
     stop.store(true, Ordering::SeqCst);
     let (acknowledged, token) = writing.await.unwrap();
     let options = ReaderOptions::new("counts").snapshots(snapshots);
@@ -257,7 +263,8 @@ fn assert_counts(reader: &Reader, acknowledged: &BTreeMap<i64, i64>) {
     for key in 0..DOCUMENTS {
         let document = reader.get_document(KeyValue::Int64(key)).unwrap();
         let found = document.and_then(|document| document.value(field).cloned());
-        let wanted = if key < WRITTEN.start { Some(-key) } else { acknowledged.get(&key).copied() };
-        assert_eq!(found, wanted.map(Value::Int64), "{key}");
+        let expected =
+            if key < WRITTEN.start { Some(-key) } else { acknowledged.get(&key).copied() };
+        assert_eq!(found, expected.map(Value::Int64), "{key}");
     }
 }

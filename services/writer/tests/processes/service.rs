@@ -54,8 +54,8 @@ impl Service {
     }
 
     /// Starts a replicator with additional settings.
-    pub fn replicator_with(prefix: &str, more: &[&str]) -> Self {
-        Self::replicator_of(tempfile::tempdir().unwrap(), prefix, "127.0.0.1:0", more)
+    pub fn replicator_with(prefix: &str, more_arguments: &[&str]) -> Self {
+        Self::replicator_of(tempfile::tempdir().unwrap(), prefix, "127.0.0.1:0", more_arguments)
     }
 
     /// Starts a replicator over these shards.
@@ -63,10 +63,10 @@ impl Service {
         Self::replicator_of(data, prefix, listen, &[])
     }
 
-    fn replicator_of(data: TempDir, prefix: &str, listen: &str, more: &[&str]) -> Self {
-        let own = ["--listen", listen, "--data-dir", data.path().to_str().unwrap()];
+    fn replicator_of(data: TempDir, prefix: &str, listen: &str, more_arguments: &[&str]) -> Self {
+        let own_arguments = ["--listen", listen, "--data-dir", data.path().to_str().unwrap()];
         let brokers = brokers();
-        let arguments = [&own[..], more, &on_kafka(prefix, &brokers)].concat();
+        let arguments = [&own_arguments[..], more_arguments, &on_kafka(prefix, &brokers)].concat();
         let mut started = Self::start(replicator(), &arguments);
         started.data = Some(data);
         started
@@ -74,15 +74,15 @@ impl Service {
 
     /// Starts a features service over this data folder.
     pub fn features(prefix: &str, data: &Path) -> Self {
-        let own = ["--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+        let own_arguments = ["--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
         let brokers = brokers();
         let program = tree::built("forebay-features").unwrap();
-        Self::start(program, &[&own[..], &on_kafka(prefix, &brokers)].concat())
+        Self::start(program, &[&own_arguments[..], &on_kafka(prefix, &brokers)].concat())
     }
 
     pub fn writer(prefix: &str, listen: &str, replicator: &Self) -> Self {
-        let own = ["--listen", listen, "--replicator", &replicator.address];
-        Self::start(WRITER.into(), &[&own[..], &on_kafka(prefix, &brokers())].concat())
+        let own_arguments = ["--listen", listen, "--replicator", &replicator.address];
+        Self::start(WRITER.into(), &[&own_arguments[..], &on_kafka(prefix, &brokers())].concat())
     }
 
     /// Kills a replicator and restarts it over its shards, at the same address.

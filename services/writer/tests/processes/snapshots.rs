@@ -61,7 +61,7 @@ pub async fn found(replicator: &Service, field: FieldId) -> Vec<Value> {
 }
 
 /// Waits until Kafka has trimmed the start of each partition.
-async fn trimmed(log: &KafkaLog, store: &Store) {
+async fn await_trimmed(log: &KafkaLog, store: &Store) {
     for partition in 0..PARTITIONS {
         let at =
             PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
@@ -78,30 +78,30 @@ async fn trimmed(log: &KafkaLog, store: &Store) {
 async fn replicators_without_their_disks_load_snapshots() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().display());
-    let more = ["--snapshots", url.as_str()];
-    let one = Service::replicator_with(PREFIX, &more);
-    let other = Service::replicator_with(PREFIX, &more);
-    let writer = Service::writer(PREFIX, "127.0.0.1:0", &one);
-    let every = ["--listen", "127.0.0.1:0", "--snapshot-interval", "1s"];
+    let snapshot_arguments = ["--snapshots", url.as_str()];
+    let first = Service::replicator_with(PREFIX, &snapshot_arguments);
+    let other = Service::replicator_with(PREFIX, &snapshot_arguments);
+    let writer = Service::writer(PREFIX, "127.0.0.1:0", &first);
+    let own_arguments = ["--listen", "127.0.0.1:0", "--snapshot-interval", "1s"];
     let brokers = brokers();
-    let arguments = [&every[..], &more, &on_kafka(PREFIX, &brokers)].concat();
+    let arguments = [&own_arguments[..], &snapshot_arguments, &on_kafka(PREFIX, &brokers)].concat();
     let snapshot_service = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
     let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
     for round in 0..3 {
         write(&store, round).await;
     }
     let log = KafkaLog::open(KafkaOptions::dev(&brokers, PREFIX)).await.unwrap();
-    trimmed(&log, &store).await;
+    await_trimmed(&log, &store).await;
     // The replicators lose their data, and the snapshot service is killed at an arbitrary point.
-    drop((one, other));
+    drop((first, other));
     snapshot_service.kill();
     let token = write(&store, 7).await;
-    let again = Service::replicator_with(PREFIX, &more);
-    let third = Service::replicator_with(PREFIX, &more);
+    let replacement = Service::replicator_with(PREFIX, &snapshot_arguments);
+    let third = Service::replicator_with(PREFIX, &snapshot_arguments);
     let field = store.definition().field("count").unwrap().id;
-    let wanted: Vec<_> = (0..KEYS).map(|key| Value::Int64(7_000 + key)).collect();
+    let expected: Vec<_> = (0..KEYS).map(|key| Value::Int64(7_000 + key)).collect();
     let wait = async {
-        while found(&again, field).await != wanted {
+        while found(&replacement, field).await != expected {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -112,7 +112,10 @@ async fn replicators_without_their_disks_load_snapshots() {
     reader.await_ready(LONG).await.unwrap();
     reader.await_token(&token, LONG).await.unwrap();
     let status = reader.status();
-    assert!(status.partitions.iter().all(|at| at.counts.bootstraps == 1), "{status:?}");
+    assert!(
+        status.partitions.iter().all(|partition| partition.counts.bootstraps == 1),
+        "{status:?}"
+    );
 }
 
 /// Returns the last answer of a stream.
@@ -135,11 +138,12 @@ async fn store_is_restored_to_a_write_between_two_backups() {
     let replicator = Service::replicator_with(PREFIX, &["--snapshots", &snapshots]);
     let writer = Service::writer(PREFIX, "127.0.0.1:0", &replicator);
     let brokers = brokers();
-    let own = ["--listen", "127.0.0.1:0", "--snapshots", &snapshots, "--backups", &backups];
-    let arguments = [&own[..], &on_kafka(PREFIX, &brokers)].concat();
+    let own_arguments =
+        ["--listen", "127.0.0.1:0", "--snapshots", &snapshots, "--backups", &backups];
+    let arguments = [&own_arguments[..], &on_kafka(PREFIX, &brokers)].concat();
     let snapshot_service = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
     let url = format!("http://{}", snapshot_service.address);
-    let mut asked = BackupsClient::connect(url).await.unwrap();
+    let mut backups_client = BackupsClient::connect(url).await.unwrap();
     let mut spec = spec();
     spec.options.log_retention_us = None;
     let store = client(&writer.address).await.create_store(&spec).await.unwrap();
@@ -148,13 +152,13 @@ async fn store_is_restored_to_a_write_between_two_backups() {
     for round in 0..3 {
         tokens.push(write(&store, round).await);
         if round != 1 {
-            assert!(last(asked.take_backup(take.clone()).await).await.backup.is_some());
+            assert!(last(backups_client.take_backup(take.clone()).await).await.backup.is_some());
         }
     }
     let point_in_time = Some(PointInTime::Token(tokens[1].encode()));
     let (store, restore_as) = ("counts".into(), "again".into());
     let request = v1::RestoreStoreRequest { store, restore_as, point_in_time };
-    let answer = last(asked.restore_store(request).await).await;
+    let answer = last(backups_client.restore_store(request).await).await;
     assert_eq!(answer.restored.unwrap().documents, KEYS as u64);
     let snapshots = Some(SnapshotStore::open(&snapshots).unwrap());
     let options = ReaderOptions::new("again").snapshots(snapshots);
