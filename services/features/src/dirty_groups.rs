@@ -16,14 +16,14 @@ pub(crate) struct GroupChange {
     /// Position of the last change.
     pub(crate) position: Position,
     /// The partition's time at the first change since the last materialization.
-    pub(crate) since: Timestamp,
+    pub(crate) time: Timestamp,
 }
 
 impl GroupChange {
     /// Merges two changes.
     pub(crate) fn and(self, other: Self) -> Self {
-        let (position, since) = (self.position.max(other.position), self.since.min(other.since));
-        Self { position, since }
+        let (position, time) = (self.position.max(other.position), self.time.min(other.time));
+        Self { position, time }
     }
 }
 
@@ -65,7 +65,7 @@ impl DirtyGroups {
         let mut inner = self.0.lock();
         let is_full = inner.changed.len() >= AT_HAND_MAX;
         match inner.changed.get_mut(group) {
-            Some(held) => *held = held.and(changed),
+            Some(change) => *change = change.and(changed),
             None if is_full => inner.is_more = true,
             None => {
                 inner.changed.insert(group.to_vec(), changed);
@@ -76,12 +76,12 @@ impl DirtyGroups {
     /// Takes at most `at_most` groups to materialize.
     pub(crate) fn take(&self, at_most: usize) -> Vec<(Vec<u8>, GroupChange)> {
         let mut inner = self.0.lock();
-        let mut taken = Vec::with_capacity(at_most.min(inner.changed.len()));
-        while taken.len() < at_most {
+        let mut groups = Vec::with_capacity(at_most.min(inner.changed.len()));
+        while groups.len() < at_most {
             let Some(first) = inner.changed.pop_first() else { break };
-            taken.push(first);
+            groups.push(first);
         }
-        taken
+        groups
     }
 
     /// Returns whether the shard must be read for more groups, and resets the flag; the caller sets
@@ -124,15 +124,15 @@ mod tests {
     fn group_waits_from_its_first_change_to_its_last() {
         let dirty = DirtyGroups::default();
         assert!(dirty.take_more() && !dirty.take_more());
-        let at = |index_in_entry, since| GroupChange {
+        let change_at = |index_in_entry, time| GroupChange {
             position: Position { index_in_entry, ..Position::default() },
-            since: Timestamp::from_micros(since),
+            time: Timestamp::from_micros(time),
         };
-        dirty.note(b"b", at(1, 10));
-        dirty.note(b"a", at(2, 20));
-        dirty.note(b"b", at(3, 30));
-        assert_eq!(dirty.take(1), [(b"a".to_vec(), at(2, 20))]);
-        assert_eq!(dirty.take(9), [(b"b".to_vec(), at(3, 10))]);
+        dirty.note(b"b", change_at(1, 10));
+        dirty.note(b"a", change_at(2, 20));
+        dirty.note(b"b", change_at(3, 30));
+        assert_eq!(dirty.take(1), [(b"a".to_vec(), change_at(2, 20))]);
+        assert_eq!(dirty.take(9), [(b"b".to_vec(), change_at(3, 10))]);
         assert!(dirty.take(9).is_empty());
     }
 }

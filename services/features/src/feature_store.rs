@@ -162,14 +162,14 @@ impl Features {
         let read = async {
             let (partition, name) = named_group(&definition, shards.plan(), group)?;
             if !follower.follows(partition) {
-                return Err(self.elsewhere(definition.write_logs().at(partition)).await);
+                return Err(self.other_owner_error(definition.write_logs().at(partition)).await);
             }
             read(&follower, &shards, partition, name).await
         };
         read.await.map_err(|error: Error| error.with_store(view))
     }
 
-    async fn elsewhere(&self, at: PartitionRef) -> Error {
+    async fn other_owner_error(&self, at: PartitionRef) -> Error {
         let message = match self.parts.context.membership.owner(at).await {
             Ok(Some(owner)) => {
                 format!("the process {owner} aggregates the group; ask that process")

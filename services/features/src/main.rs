@@ -15,8 +15,8 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 async fn serve(settings: FeatureSettings) -> Result<()> {
     let mut process = Process::start(PROGRAM, &settings.process).await?;
-    let held = DataDir::lock(&settings.data.data_dir, &*process.context().entropy)?;
-    process.join("features", held.instance())?;
+    let data_dir = DataDir::lock(&settings.data.data_dir, &*process.context().entropy)?;
+    process.join("features", data_dir.instance())?;
     let context = process.context().with_snapshots(settings.snapshots.open()?);
     let services = FeatureServices::start(FeatureParts { context, shards: settings.shards()? })?;
     process.run(Routes::default(), &services).await

@@ -82,7 +82,7 @@ impl Plan {
         values: &'v [Value],
         column: FieldId,
     ) -> Option<&'v Value> {
-        let index = self.view.entity.iter().position(|of| *of == column)?;
+        let index = self.view.entity.iter().position(|entity_column| *entity_column == column)?;
         values.get(index)
     }
 

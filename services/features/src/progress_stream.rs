@@ -19,17 +19,17 @@ where
     T: Send + 'static,
     W: Future<Output = Result<()>> + Send + 'static,
 {
-    let (told, progress) = mpsc::channel(16);
-    let work = work(told.clone());
+    let (sender, receiver) = mpsc::channel(16);
+    let work = work(sender.clone());
     tokio::spawn(async move {
         let _turn = turn;
         let ended = tokio::select! {
             ended = work => ended,
-            () = told.closed() => return,
+            () = sender.closed() => return,
         };
         if let Err(error) = ended {
-            drop(told.send(Err(status_of_error(&error))).await);
+            drop(sender.send(Err(status_of_error(&error))).await);
         }
     });
-    Response::new(ReceiverStream::new(progress))
+    Response::new(ReceiverStream::new(receiver))
 }

@@ -30,13 +30,13 @@ pub(crate) struct FeatureResources {
 type Schemas = BTreeMap<StoreId, Arc<SchemaAt>>;
 
 impl FeatureResources {
-    fn open_streams(&self, streams: Schemas, ours: &PartitionAssignment) -> bool {
+    fn open_streams(&self, streams: Schemas, own_partitions: &PartitionAssignment) -> bool {
         let mut complete = true;
         for (store, schema) in streams {
             if self.streams.lock().contains_key(&store) {
                 continue;
             }
-            let (assigned, shared) = (assigned_events(&schema, ours), self.shared());
+            let (assigned, shared) = (assigned_events(&schema, own_partitions), self.shared());
             match OpenStream::open(&self.parts, &schema, assigned, shared) {
                 Ok(stream) => drop(self.streams.lock().insert(store, stream)),
                 Err(error) => {
@@ -51,14 +51,14 @@ impl FeatureResources {
     fn open_views(
         &self,
         views: Schemas,
-        (catalog, ours): (&Catalog, &PartitionAssignment),
+        (catalog, own_partitions): (&Catalog, &PartitionAssignment),
     ) -> bool {
         let mut complete = true;
         for (store, schema) in views {
             if self.views.lock().contains_key(&store) {
                 continue;
             }
-            let (assigned, shared) = (assignment(&schema, catalog, ours), self.shared());
+            let (assigned, shared) = (assignment(&schema, catalog, own_partitions), self.shared());
             match OpenView::open(&self.parts, &schema, assigned, shared) {
                 Ok(view) => drop(self.views.lock().insert(store, view)),
                 Err(error) => {
@@ -118,14 +118,21 @@ fn views_and_streams(catalog: &Catalog) -> (Schemas, Schemas) {
 }
 
 /// Returns the partitions whose events are stored here.
-fn assigned_events(schema: &SchemaAt, ours: &PartitionAssignment) -> BTreeSet<PartitionId> {
+fn assigned_events(
+    schema: &SchemaAt,
+    own_partitions: &PartitionAssignment,
+) -> BTreeSet<PartitionId> {
     let logs = schema.definition.write_logs();
-    ours.of(logs.store, logs.partitions)
+    own_partitions.of(logs.store, logs.partitions)
 }
 
-fn assignment(schema: &SchemaAt, catalog: &Catalog, ours: &PartitionAssignment) -> Assignment {
+fn assignment(
+    schema: &SchemaAt,
+    catalog: &Catalog,
+    own_partitions: &PartitionAssignment,
+) -> Assignment {
     let source = schema.definition.view().and_then(|view| catalog.store(view.source));
     let source = source.and_then(|history| history.newest());
-    let derived = source.map(|source| assigned_events(source, ours));
-    (assigned_events(schema, ours), derived.unwrap_or_default())
+    let derived = source.map(|source| assigned_events(source, own_partitions));
+    (assigned_events(schema, own_partitions), derived.unwrap_or_default())
 }

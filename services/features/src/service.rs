@@ -61,7 +61,7 @@ fn stats_message(stats: ViewStats) -> v1::GetViewStatsResponse {
     }
 }
 
-fn told(error: Error) -> Status {
+fn to_status(error: Error) -> Status {
     status_of_error(&error)
 }
 
@@ -71,14 +71,14 @@ impl Served for FeaturesService {
         &self,
         request: Request<v1::GetViewValuesRequest>,
     ) -> Result<Response<v1::GetViewValuesResponse>, Status> {
-        self.answer(request.into_inner()).await.map(Response::new).map_err(told)
+        self.answer(request.into_inner()).await.map(Response::new).map_err(to_status)
     }
 
     async fn get_view_stats(
         &self,
         request: Request<v1::GetViewStatsRequest>,
     ) -> Result<Response<v1::GetViewStatsResponse>, Status> {
-        let stats = self.0.stats(&request.into_inner().view).map_err(told)?;
+        let stats = self.0.stats(&request.into_inner().view).map_err(to_status)?;
         Ok(Response::new(stats_message(stats)))
     }
 }

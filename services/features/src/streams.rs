@@ -117,10 +117,10 @@ impl Stream {
     }
 
     async fn await_readable(&self, read: &ReadOptions, partitions: &[PartitionId]) -> Result<()> {
-        if let Some(elsewhere) = partitions.iter().find(|it| !self.follower.follows(**it)) {
+        if let Some(missing_partition) = partitions.iter().find(|it| !self.follower.follows(**it)) {
             let message =
                 "this process does not store the partition's events at the moment; ask again";
-            return Err(Error::unavailable(message).with_partition(*elsewhere));
+            return Err(Error::unavailable(message).with_partition(*missing_partition));
         }
         if !partitions.is_empty() {
             self.follower.await_readable(read, partitions).await?;

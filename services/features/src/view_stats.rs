@@ -81,7 +81,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 impl Counters {
     /// Adds the counters of a run, once its shard has written it.
     pub(crate) fn add(&self, counts: FoldCounts) {
-        let add = |counter: &AtomicU64, more| counter.fetch_add(more, Ordering::Relaxed);
+        let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
         add(&self.folded_events, counts.folded_events);
         add(&self.ungrouped_dropped, counts.ungrouped_dropped);
         add(&self.late_dropped, counts.late_dropped);
@@ -102,19 +102,19 @@ impl Counters {
 
     /// Returns the counters of all entries so far.
     pub(crate) fn stats(&self) -> ViewStats {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let histogram = self.materialize_delay.lock();
         let delay = |quantile| histogram.as_ref().map_or(0, |it| it.value_at_quantile(quantile));
         ViewStats {
-            input_events: of(&self.input_events),
-            filter_dropped: of(&self.filter_dropped),
-            join_dropped: of(&self.join_dropped),
-            oversized_dropped: of(&self.oversized_dropped),
-            folded_events: of(&self.folded_events),
-            ungrouped_dropped: of(&self.ungrouped_dropped),
-            late_dropped: of(&self.late_dropped),
-            future_dropped: of(&self.future_dropped),
-            invalid_dropped: of(&self.invalid_dropped),
+            input_events: load(&self.input_events),
+            filter_dropped: load(&self.filter_dropped),
+            join_dropped: load(&self.join_dropped),
+            oversized_dropped: load(&self.oversized_dropped),
+            folded_events: load(&self.folded_events),
+            ungrouped_dropped: load(&self.ungrouped_dropped),
+            late_dropped: load(&self.late_dropped),
+            future_dropped: load(&self.future_dropped),
+            invalid_dropped: load(&self.invalid_dropped),
             materialized_documents: histogram.as_ref().map_or(0, Histogram::len),
             materialize_delay_us: [0.5, 0.99, 1.0].map(delay),
         }

@@ -23,7 +23,7 @@ const BYTES_MAX: usize = ENTRY_BYTES_MAX / 4;
 pub(super) struct MicroBatch {
     /// Append time of the first entry.
     began: Timestamp,
-    of: BTreeMap<PartitionId, SourceBatch>,
+    source_batches: BTreeMap<PartitionId, SourceBatch>,
 }
 
 /// The events of one source.
@@ -48,30 +48,33 @@ impl Deriver<'_> {
             let began = batch.as_ref().map_or(time, |batch| batch.began);
             let from = source.partition().partition;
             let (changes, bytes) = source.next_size();
-            let is_full = |of: &SourceBatch| {
-                of.changes + changes > ENTRY_CHANGES_MAX || of.bytes + bytes > BYTES_MAX
+            let is_full = |source: &SourceBatch| {
+                source.changes + changes > ENTRY_CHANGES_MAX || source.bytes + bytes > BYTES_MAX
             };
-            let is_too_much =
-                batch.as_ref().is_some_and(|batch| batch.of.get(&from).is_some_and(is_full));
+            let is_too_much = batch
+                .as_ref()
+                .is_some_and(|batch| batch.source_batches.get(&from).is_some_and(is_full));
             if time.micros_since(began) > BATCH_WINDOW_US || is_too_much {
                 break;
             }
-            let Some(taken) = source.take(self.parts).await? else {
+            let Some(entry) = source.take(self.parts).await? else {
                 break;
             };
-            let batch = batch.get_or_insert_with(|| MicroBatch { began, of: BTreeMap::new() });
-            let of = batch.of.entry(from).or_default();
-            of.position = taken.position;
-            (of.changes, of.bytes) = (of.changes + changes, of.bytes + bytes);
-            for (_, event) in &taken.events {
-                let Some((to, event)) = self.derivation.derive(event, taken.append_time)? else {
+            let batch =
+                batch.get_or_insert_with(|| MicroBatch { began, source_batches: BTreeMap::new() });
+            let source_batch = batch.source_batches.entry(from).or_default();
+            source_batch.position = entry.position;
+            (source_batch.changes, source_batch.bytes) =
+                (source_batch.changes + changes, source_batch.bytes + bytes);
+            for (_, event) in &entry.events {
+                let Some((to, event)) = self.derivation.derive(event, entry.append_time)? else {
                     continue;
                 };
                 let sent = self.targets.get(to.0 as usize).and_then(|target| target.sent(from));
-                if sent.is_some_and(|sent| sent >= taken.position) {
+                if sent.is_some_and(|sent| sent >= entry.position) {
                     continue;
                 }
-                of.events.entry(to).or_default().push(event);
+                source_batch.events.entry(to).or_default().push(event);
             }
         }
         Ok(batch)
@@ -91,16 +94,19 @@ impl Deriver<'_> {
 
     /// Appends the derived events, and records them in the checkpoints.
     pub(super) async fn append_batch(&mut self, batch: MicroBatch) -> Result<()> {
-        let MicroBatch { began, mut of } = batch;
+        let MicroBatch { began, mut source_batches } = batch;
         let (log, version) = (&*self.parts.context.log, self.definition.version);
         let to_each = self.targets.iter_mut().map(|target| {
             let to = target.partition().partition;
-            let entries: Vec<_> = of
+            let entries: Vec<_> = source_batches
                 .iter_mut()
-                .filter_map(|(from, of)| {
-                    let events = of.events.remove(&to)?;
-                    let from =
-                        CopyOrigin { partition: *from, position: of.position, append_time: began };
+                .filter_map(|(from, source_batch)| {
+                    let events = source_batch.events.remove(&to)?;
+                    let from = CopyOrigin {
+                        partition: *from,
+                        position: source_batch.position,
+                        append_time: began,
+                    };
                     Some((from, events))
                 })
                 .collect();
@@ -115,7 +121,7 @@ impl Deriver<'_> {
         });
         try_join_all(to_each).await?;
         for (source, checkpoint) in &mut self.sources {
-            if of.contains_key(&source.partition().partition) {
+            if source_batches.contains_key(&source.partition().partition) {
                 checkpoint.keep(source, &self.targets)?;
                 self.derived.note(
                     self.definition.store,

@@ -109,14 +109,14 @@ fn read(shard: &Shard, rows: &ValueRows) -> Result<BTreeMap<PartitionId, LastApp
     let mut found = view.scan(&ORDER.all(), Direction::Forward);
     let mut appended = BTreeMap::new();
     while let Some((key, row)) = found.next()? {
-        let partition = key.as_bytes().try_into().map_err(|_| damaged())?;
-        let last = LastAppended::decode(rows.bytes(row)?).ok_or_else(damaged)?;
+        let partition = key.as_bytes().try_into().map_err(|_| damaged_error())?;
+        let last = LastAppended::decode(rows.bytes(row)?).ok_or_else(damaged_error)?;
         appended.insert(PartitionId(u32::from_le_bytes(partition)), last);
     }
     Ok(appended)
 }
 
-fn damaged() -> Error {
+fn damaged_error() -> Error {
     Error::corrupt(
         "the checkpoint of a view's derivation is damaged; remove the checkpoint, and the view \
          derives its events again",
@@ -128,7 +128,9 @@ impl LastAppended {
         let mut row = Vec::new();
         row.extend_from_slice(&self.log_id.0.to_le_bytes());
         row.extend_from_slice(&self.next.0.to_le_bytes());
-        row.extend_from_slice(&self.position.map_or_else(Vec::new, |at| at.to_bytes().to_vec()));
+        row.extend_from_slice(
+            &self.position.map_or_else(Vec::new, |position| position.to_bytes().to_vec()),
+        );
         row
     }
 

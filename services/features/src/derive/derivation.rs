@@ -82,7 +82,7 @@ impl Derivation {
                 Origin::Key => Some(key.clone()),
                 Origin::EventTime => Some(time.clone()),
                 Origin::Column(column) => event.set_value(column).cloned(),
-                Origin::Join { join, field } => self.joined(&found, join, *id, field),
+                Origin::Join { join, field } => self.joined_value(&found, join, *id, field),
             };
             let op = FieldOp::Set(Some(value?));
             Some(FieldChange { field: *id, op, ttl_us: None })
@@ -109,7 +109,7 @@ impl Derivation {
 
     /// Returns a field of a found document, in the type that its column had when the view was
     /// defined.
-    fn joined(
+    fn joined_value(
         &self,
         found: &[Option<Document>],
         join: u16,

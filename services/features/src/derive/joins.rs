@@ -35,8 +35,8 @@ impl JoinReaders {
             let schema = catalog
                 .active_stores()
                 .find(|schema| schema.definition.versions.home() == join.store);
-            let gone = || Error::not_found("a store of the view's joins was deleted");
-            let name = &schema.ok_or_else(gone)?.definition.name;
+            let deleted_error = || Error::not_found("a store of the view's joins was deleted");
+            let name = &schema.ok_or_else(deleted_error)?.definition.name;
             let mut options = ReaderOptions::new(name);
             options.snapshots = parts.context.snapshots.clone();
             let reader = Reader::open(options, replica_parts(&parts.context).into()).await?;

@@ -112,17 +112,18 @@ impl<'p> Deriver<'p> {
     ) -> Result<Self> {
         let view = definition.view().ok_or_else(|| Error::internal("the stream is no view"))?;
         let catalog = parts.context.catalog.catalog();
-        let gone = || Error::not_found("the stream of a view was deleted");
+        let deleted_error = || Error::not_found("the stream of a view was deleted");
         let source = catalog.store(view.source).and_then(|history| history.newest());
-        let source = (*source.ok_or_else(gone)?.definition).clone();
+        let source = (*source.ok_or_else(deleted_error)?.definition).clone();
         let joins = JoinReaders::open(parts, view).await?;
         let derivation = Derivation::new(definition, &source, joins, Arc::clone(counters))?;
         let logs = source.write_logs();
         let directory = parts.shards.derived(definition.store);
         let home = source.versions.home();
-        let ours = parts.context.membership.assignment().borrow().of(logs.store, logs.partitions);
+        let partitions =
+            parts.context.membership.assignment().borrow().of(logs.store, logs.partitions);
         let mut sources = Vec::new();
-        for partition in ours {
+        for partition in partitions {
             let at = logs.at(partition);
             let opened = block_in_place(|| Checkpoint::open(&directory, home, at, logs.partitions));
             let (checkpoint, mut source) = opened?;
@@ -181,8 +182,9 @@ impl<'p> Deriver<'p> {
         }
         if is_at_end {
             self.wait().await?;
-            let since = parts.context.clock.now().micros_since(self.batched).max(0).unsigned_abs();
-            tokio::time::sleep(BATCH_EVERY.saturating_sub(Duration::from_micros(since))).await;
+            let waited_us =
+                parts.context.clock.now().micros_since(self.batched).max(0).unsigned_abs();
+            tokio::time::sleep(BATCH_EVERY.saturating_sub(Duration::from_micros(waited_us))).await;
         }
         Ok(false)
     }
@@ -231,7 +233,7 @@ impl<'p> Deriver<'p> {
         let beats = self
             .sources
             .iter()
-            .map(|(of, _)| of.append_heartbeat(parts, self.source.version, interval));
+            .map(|(source, _)| source.append_heartbeat(parts, self.source.version, interval));
         try_join_all(beats).await?;
         let now = parts.context.clock.now();
         if now.micros_since(self.heartbeat_at) < interval.as_micros() as i64 {
@@ -281,17 +283,21 @@ async fn find(
 ) -> Result<ExactlyOnceSink> {
     let log = &*parts.context.log;
     let log_id = find_log_id(log, at, log.bounds(at).await?).await?;
-    let known = |(source, checkpoint): &(SourceLog, Checkpoint)| {
+    let last_appended = |(source, checkpoint): &(SourceLog, Checkpoint)| {
         let appended = checkpoint.appended().get(&at.partition).copied();
         appended.map(|appended| (source.partition().partition, appended))
     };
-    let known: Option<BTreeMap<PartitionId, LastAppended>> = sources.iter().map(known).collect();
-    let known = known.filter(|known| known.values().all(|last| Some(last.log_id) == log_id));
-    let Some((known, log_id)) = known.filter(|known| !known.is_empty()).zip(log_id) else {
+    let last_appended: Option<BTreeMap<PartitionId, LastAppended>> =
+        sources.iter().map(last_appended).collect();
+    let last_appended = last_appended
+        .filter(|last_appended| last_appended.values().all(|last| Some(last.log_id) == log_id));
+    let Some((last_appended, log_id)) =
+        last_appended.filter(|last_appended| !last_appended.is_empty()).zip(log_id)
+    else {
         return ExactlyOnceSink::find(log, at).await;
     };
-    let next = known.values().map(|last| last.next).min().unwrap_or_default();
+    let next = last_appended.values().map(|last| last.next).min().unwrap_or_default();
     let received =
-        known.into_iter().filter_map(|(from, last)| Some((from, last.position?))).collect();
+        last_appended.into_iter().filter_map(|(from, last)| Some((from, last.position?))).collect();
     ExactlyOnceSink::resume(log, at, SinkProgress { log_id, next, received }).await
 }

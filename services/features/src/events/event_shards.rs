@@ -105,9 +105,9 @@ impl Materializer for EventRows {
 
 /// Returns the total bytes of all events ever written, including deleted ones.
 fn bytes_stored(shard: &WrittenShard<EventRows>) -> Result<u64> {
-    let known = *shard.shared().0.lock();
-    if let Some(known) = known {
-        return Ok(known);
+    let bytes = *shard.shared().0.lock();
+    if let Some(bytes) = bytes {
+        return Ok(bytes);
     }
     let view = shard.shard().view()?;
     let last = EventPosition { offset: Offset(u64::MAX), index_in_entry: u16::MAX };

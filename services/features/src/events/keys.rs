@@ -155,27 +155,27 @@ impl Span {
     }
 
     /// Returns the range of entries with this prefix, which a time follows.
-    fn of(self, prefix: Vec<u8>) -> KeyRange {
-        let all = stored(prefix.clone());
-        let at = |time: i64| [&stored_key(&prefix)[..], &ordered_i64(time)].concat();
-        let from = self.from.map_or(all.from, at);
-        let to = self.to.map_or(all.to, at);
+    fn with_prefix(self, prefix: Vec<u8>) -> KeyRange {
+        let all = key_range(prefix.clone());
+        let key_at = |time: i64| [&stored_key(&prefix)[..], &ordered_i64(time)].concat();
+        let from = self.from.map_or(all.from, key_at);
+        let to = self.to.map_or(all.to, key_at);
         KeyRange { to: to.max(from.clone()), from }
     }
 
     /// Returns the range of all events.
     pub(super) fn all(self) -> KeyRange {
-        self.of(vec![BY_TIME])
+        self.with_prefix(vec![BY_TIME])
     }
 
     /// Returns the range of the events of a key; a hash collision may add others.
     pub(super) fn of_key(self, key: &[u8]) -> KeyRange {
-        self.of(by_key(key))
+        self.with_prefix(by_key(key))
     }
 
     /// Returns the range of the events with a value; a collision may add others.
     pub(super) fn of_value(self, column: FieldId, index: ColumnIndex, value: &Value) -> KeyRange {
-        self.of(match index {
+        self.with_prefix(match index {
             ColumnIndex::Exact => by_exact(column, value),
             ColumnIndex::Range => by_range(column, Some(value)),
         })
@@ -183,10 +183,14 @@ impl Span {
 }
 
 /// Returns the entries of a column between two values, at all times.
-pub(super) fn between(column: FieldId, from: Option<&Value>, to: Option<&Value>) -> KeyRange {
-    let all = stored(by_range(column, None));
-    let at = |value: &Value| stored_key(&by_range(column, Some(value)));
-    let (from, to) = (from.map_or(all.from, at), to.map_or(all.to, at));
+pub(super) fn entries_between(
+    column: FieldId,
+    from: Option<&Value>,
+    to: Option<&Value>,
+) -> KeyRange {
+    let all = key_range(by_range(column, None));
+    let key_of = |value: &Value| stored_key(&by_range(column, Some(value)));
+    let (from, to) = (from.map_or(all.from, key_of), to.map_or(all.to, key_of));
     KeyRange { to: to.max(from.clone()), from }
 }
 
@@ -194,7 +198,7 @@ fn stored_key(key: &[u8]) -> Vec<u8> {
     [&[DOCUMENTS], key].concat()
 }
 
-fn stored(prefix: Vec<u8>) -> KeyRange {
+fn key_range(prefix: Vec<u8>) -> KeyRange {
     KeyRange::of_prefix(stored_key(&prefix))
 }
 
@@ -227,7 +231,7 @@ mod tests {
         fn range_contains_values_between_bounds(a: String, b: String, value: String, time: i64) {
             let value = value.repeat(200);
             let [from, to, found] = [&a, &b, &value].map(|text| Value::String(text.clone()));
-            let range = between(FieldId(1), Some(&from), Some(&to));
+            let range = entries_between(FieldId(1), Some(&from), Some(&to));
             let mut key = stored_key(&by_range(FieldId(1), Some(&found)));
             let time = Timestamp::from_micros(time);
             Entry { time, at: EventPosition::default() }.put(&mut key);

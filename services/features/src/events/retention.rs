@@ -84,24 +84,24 @@ async fn enforce_retention(
     if let Some(heartbeat) = expired.heartbeat {
         log.append(at, encode_entry(&heartbeat)?).await?;
     }
-    let Some(below) = expired.end else { return Ok(()) };
+    let Some(end) = expired.end else { return Ok(()) };
     let bounds = log.bounds(at).await?;
     // An empty log does not contain its id, so the last record stays.
-    let mut below = below.min(Offset(bounds.end.0.saturating_sub(1)));
+    let mut end = end.min(Offset(bounds.end.0.saturating_sub(1)));
     for view in views_of(parts, at.store) {
         match derived.get(view, at.partition) {
-            Some(offset) => below = below.min(offset),
+            Some(offset) => end = end.min(offset),
             None => {
                 debug!(%at, %view, "events stay until a view has derived them");
                 return Ok(());
             }
         }
     }
-    if below > shard.events_from() {
-        block_in_place(|| shard.drop_events(below))?;
-        info!(%at, %below, "events removed after their retention");
+    if end > shard.events_from() {
+        block_in_place(|| shard.drop_events(end))?;
+        info!(%at, below = %end, "events removed after their retention");
     }
-    if below > bounds.start { log.trim(at, below).await } else { Ok(()) }
+    if end > bounds.start { log.trim(at, end).await } else { Ok(()) }
 }
 
 fn views_of(parts: &FeatureParts, stream: StoreId) -> Vec<StoreId> {
@@ -131,29 +131,33 @@ impl ExpiredEvents {
             let retention = options.log_retention_us?;
             Some(Timestamp::from_micros(time.as_micros().saturating_sub(retention)))
         };
-        let over = options.log_retention_bytes.map(|most| last.bytes_behind().saturating_sub(most));
-        let until = cutoff(view.partition_time());
+        let excess_bytes = options
+            .log_retention_bytes
+            .map(|bytes_max| last.bytes_behind().saturating_sub(bytes_max));
+        let cutoff_time = cutoff(view.partition_time());
         let stays = |event: &EventExtent| {
-            let is_young = until.is_none_or(|until| event.head.append_time > until);
-            is_young && over.is_none_or(|over| event.head.bytes_before >= over)
+            let is_young =
+                cutoff_time.is_none_or(|cutoff_time| event.head.append_time > cutoff_time);
+            is_young
+                && excess_bytes.is_none_or(|excess_bytes| event.head.bytes_before >= excess_bytes)
         };
-        let is_due = cutoff(now).is_some_and(|until| first.head.append_time <= until);
-        let is_seen = until.is_some_and(|until| first.head.append_time <= until);
+        let is_due = cutoff(now).is_some_and(|cutoff_time| first.head.append_time <= cutoff_time);
+        let is_seen = cutoff_time.is_some_and(|cutoff_time| first.head.append_time <= cutoff_time);
         let heartbeat = (is_due && !is_seen).then(|| heartbeat(view)).flatten();
         if stays(&first) {
             return Ok(Self { end: None, heartbeat });
         }
         // Binary search for the first event that stays: all later ones stay, too.
-        let (mut gone, mut stay) = (first.at.offset, last.at.offset.next());
-        while gone.next() < stay {
-            let middle = Offset(gone.0 + (stay.0 - gone.0) / 2);
+        let (mut expired, mut retained) = (first.at.offset, last.at.offset.next());
+        while expired.next() < retained {
+            let middle = Offset(expired.0 + (retained.0 - expired.0) / 2);
             let at = EventPosition { offset: middle, index_in_entry: 0 };
             match event(view, at, Direction::Forward)? {
-                Some(event) if !stays(&event) => gone = event.at.offset,
-                _ => stay = middle,
+                Some(event) if !stays(&event) => expired = event.at.offset,
+                _ => retained = middle,
             }
         }
-        Ok(Self { end: Some(stay), heartbeat })
+        Ok(Self { end: Some(retained), heartbeat })
     }
 }
 

@@ -16,7 +16,7 @@ use forebay_core::value::compare;
 use forebay_core::{Error, Result};
 use forebay_shard::{EventPosition, Shard, View};
 
-use super::keys::{Entry, Span, between};
+use super::keys::{Entry, Span, entries_between};
 use super::stored_event::StoredEvent;
 
 /// Number of events that are read together.
@@ -38,7 +38,7 @@ pub(crate) enum EventLookup {
 /// Query for events: their lookup, order and columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    pub(crate) by: EventLookup,
+    pub(crate) lookup: EventLookup,
     /// First time, and first time after the span.
     pub(crate) span: (Option<i64>, Option<i64>),
     /// Requested columns; all if empty.
@@ -90,7 +90,7 @@ impl Selection {
             partition,
             scans: SELECT_SCANNED_MAX,
         };
-        match (&self.by, self.order_by) {
+        match (&self.lookup, self.order_by) {
             (_, Some(_)) => select.all_ordered(),
             (EventLookup::Between(..), None) => select.found_ordered(),
             (_, None) => select.in_order(),
@@ -111,7 +111,7 @@ impl Selection {
         let partition = shard.partition().partition;
         let select =
             PartitionSelect { selection: self, shard, view, schemas, partition, scans: usize::MAX };
-        match (&self.by, self.span) {
+        match (&self.lookup, self.span) {
             (EventLookup::Time, (None, None)) => select.all(first, take),
             _ => select.entries(|entries| take(select.read(entries)?)),
         }
@@ -151,13 +151,15 @@ impl Selection {
     }
 
     fn range(&self) -> KeyRange {
-        match &self.by {
+        match &self.lookup {
             EventLookup::Time => self.span().all(),
             EventLookup::Key(key) => self.span().of_key(key),
             EventLookup::Equal(column, index, value) => {
                 self.span().of_value(*column, *index, value)
             }
-            EventLookup::Between(column, from, to) => between(*column, from.as_ref(), to.as_ref()),
+            EventLookup::Between(column, from, to) => {
+                entries_between(*column, from.as_ref(), to.as_ref())
+            }
         }
     }
 }
@@ -241,14 +243,14 @@ impl PartitionSelect<'_> {
     /// Reads all events, and keeps the first ones.
     fn all_ordered(&self) -> Result<Vec<SelectedEvent>> {
         let (mut events, mut bytes, mut read) = (Vec::new(), 0, 0);
-        let most = 2 * self.selection.limit.max(READ_AT_ONCE);
+        let events_max = 2 * self.selection.limit.max(READ_AT_ONCE);
         self.entries(|batch| {
             read += batch.len();
             check_read(read)?;
-            let mut more = self.read(batch)?;
-            bytes += more.iter().map(SelectedEvent::bytes).sum::<usize>();
-            events.append(&mut more);
-            if events.len() >= most || bytes > 2 * SELECT_BYTES_MAX {
+            let mut batch_events = self.read(batch)?;
+            bytes += batch_events.iter().map(SelectedEvent::bytes).sum::<usize>();
+            events.append(&mut batch_events);
+            if events.len() >= events_max || bytes > 2 * SELECT_BYTES_MAX {
                 events = self.selection.merge(std::mem::take(&mut events))?;
                 bytes = events.iter().map(SelectedEvent::bytes).sum();
             }
@@ -265,9 +267,9 @@ impl PartitionSelect<'_> {
         let (mut batch, mut scanned) = (Vec::with_capacity(READ_AT_ONCE), 0);
         // A batch exceeds the limit only if the order requires all entries.
         let is_in_order = self.selection.order_by.is_none()
-            && !matches!(self.selection.by, EventLookup::Between(..));
-        let most = if is_in_order { self.selection.limit } else { READ_AT_ONCE };
-        let at_once = READ_AT_ONCE.min(most);
+            && !matches!(self.selection.lookup, EventLookup::Between(..));
+        let entries_max = if is_in_order { self.selection.limit } else { READ_AT_ONCE };
+        let at_once = READ_AT_ONCE.min(entries_max);
         while let Some((key, _)) = found.next()? {
             scanned += 1;
             if scanned > self.scans {
@@ -314,8 +316,8 @@ impl PartitionSelect<'_> {
         let version = row_schema_version(stored.row).unwrap_or_default();
         let unknown = || Error::corrupt("the definition of an event is not known");
         let schema = self.schemas.get(version).ok_or_else(unknown)?;
-        let columns = self.widened(Document::decode(stored.row, &schema.layout)?);
-        let is_it = match &self.selection.by {
+        let columns = self.widen(Document::decode(stored.row, &schema.layout)?);
+        let is_it = match &self.selection.lookup {
             EventLookup::Time | EventLookup::Between(..) => true,
             EventLookup::Key(key) => stored.key == key,
             EventLookup::Equal(column, _, value) => columns
@@ -325,9 +327,11 @@ impl PartitionSelect<'_> {
         if !is_it {
             return Ok(None);
         }
-        let Selection { columns: wanted, order_by, .. } = self.selection;
+        let Selection { columns: selected_columns, order_by, .. } = self.selection;
         let is_wanted = |field: FieldId| {
-            wanted.is_empty() || wanted.contains(&field) || *order_by == Some(field)
+            selected_columns.is_empty()
+                || selected_columns.contains(&field)
+                || *order_by == Some(field)
         };
         let columns = columns.copied_where(|cell| is_wanted(cell.field));
         Ok(Some(SelectedEvent {
@@ -341,7 +345,7 @@ impl PartitionSelect<'_> {
     }
 
     /// Returns the columns that exist in the newest definition, in its types.
-    fn widened(&self, columns: Document) -> Document {
+    fn widen(&self, columns: Document) -> Document {
         let newest = &self.schemas.newest().definition;
         let mut widened = Document::new(None, None);
         for cell in columns.cells() {

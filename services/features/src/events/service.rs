@@ -88,19 +88,22 @@ impl EventsService {
             false => self.turns.acquire().await.ok(),
         };
         let definition = &stream.schema.definition;
-        let mut ours = Vec::new();
-        let mut theirs = Vec::new();
+        let mut own_partitions = Vec::new();
+        let mut peer_selects = Vec::new();
         for partition in &spec.partitions {
             let at = definition.write_logs().at(*partition);
             match self.features.peers().owner(at, came_with).await? {
-                Owner::Here => ours.push(*partition),
-                Owner::Peer(peer) => theirs.push(ask(peer, spec.of_peer(&request, *partition))),
+                Owner::Here => own_partitions.push(*partition),
+                Owner::Peer(peer) => {
+                    peer_selects.push(ask(peer, spec.of_peer(&request, *partition)));
+                }
             }
         }
-        let here = stream.select(&spec.selection, &spec.read, &ours);
-        let (here, theirs) = futures::future::try_join(here, try_join_all(theirs)).await?;
-        let (mut events, mut token) = here;
-        for answer in theirs {
+        let own_select = stream.select(&spec.selection, &spec.read, &own_partitions);
+        let (own_answer, peer_answers) =
+            futures::future::try_join(own_select, try_join_all(peer_selects)).await?;
+        let (mut events, mut token) = own_answer;
+        for answer in peer_answers {
             token.merge(&Token::decode(&answer.token)?)?;
             for event in answer.events {
                 events.push(event.try_into()?);
@@ -144,24 +147,29 @@ impl SelectSpec {
             limit => {
                 let message = "the limit of the select is too high; ask for fewer events, or for \
                     several spans of time";
-                let (most, limit) = (SELECT_LIMIT_MAX.into(), limit.into());
-                return Err(Error::limit_exceeded(message, most, limit));
+                let (limit_max, limit) = (SELECT_LIMIT_MAX.into(), limit.into());
+                return Err(Error::limit_exceeded(message, limit_max, limit));
             }
         };
-        let named = request.columns.iter().map(|name| column(definition, name).cloned());
-        let named: Vec<Field> = named.collect::<Result<_>>()?;
+        let requested_columns =
+            request.columns.iter().map(|name| column(definition, name).cloned());
+        let requested_columns: Vec<Field> = requested_columns.collect::<Result<_>>()?;
         let order_by = request.order_by.as_ref();
         let order_by = order_by.map(|name| ordering_column(definition, name)).transpose()?;
         let selection = Selection {
-            by: by(request, definition)?,
+            lookup: lookup(request, definition)?,
             span: (request.start_us, request.end_us),
-            columns: named.iter().map(|column| column.id).collect(),
+            columns: requested_columns.iter().map(|column| column.id).collect(),
             order_by: order_by.map(|column| column.id),
             is_descending: request.is_descending,
             limit: limit as usize,
         };
-        let columns = if named.is_empty() { definition.fields.clone() } else { named };
-        let partitions = partitions(request, definition, &selection.by)?;
+        let columns = if requested_columns.is_empty() {
+            definition.fields.clone()
+        } else {
+            requested_columns
+        };
+        let partitions = partitions(request, definition, &selection.lookup)?;
         Ok(Self { selection, read: ReadOptions::asked(request.read.clone())?, partitions, columns })
     }
 
@@ -238,12 +246,12 @@ fn ordering_column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Fie
 }
 
 /// Returns the lookup of a request.
-fn by(request: &v1::SelectEventsRequest, definition: &Definition) -> Result<EventLookup> {
+fn lookup(request: &v1::SelectEventsRequest, definition: &Definition) -> Result<EventLookup> {
     let indexed = |name: &str| {
         let column = column(definition, name)?;
         let advice = "the column has no index; alter the stream to find events by it";
-        let none = || Error::invalid_argument(advice).with_field(name);
-        Ok::<_, Error>((column, column.rules.index.ok_or_else(none)?))
+        let no_index_error = || Error::invalid_argument(advice).with_field(name);
+        Ok::<_, Error>((column, column.rules.index.ok_or_else(no_index_error)?))
     };
     match &request.by {
         None => Ok(EventLookup::Time),
@@ -254,11 +262,11 @@ fn by(request: &v1::SelectEventsRequest, definition: &Definition) -> Result<Even
         }
         Some(select_events_request::By::Equal(equal)) => {
             let (column, index) = indexed(&equal.column)?;
-            let none = || {
+            let no_value_error = || {
                 Error::invalid_argument("the select names no value; name one")
                     .with_field(&column.name)
             };
-            let value = coerce_to_column(column, equal.value.as_ref().ok_or_else(none)?)?;
+            let value = coerce_to_column(column, equal.value.as_ref().ok_or_else(no_value_error)?)?;
             Ok(EventLookup::Equal(column.id, index, value))
         }
         Some(select_events_request::By::Between(between)) => {
@@ -308,24 +316,24 @@ fn bound(column: &Field, value: &v1::Value) -> Result<Value> {
 fn partitions(
     request: &v1::SelectEventsRequest,
     definition: &Definition,
-    by: &EventLookup,
+    lookup: &EventLookup,
 ) -> Result<BTreeSet<PartitionId>> {
     let count = definition.write_logs().partitions;
-    let mut wanted: BTreeSet<_> = request.partitions.iter().copied().map(PartitionId).collect();
-    if let Some(unknown) = wanted.iter().find(|partition| partition.0 >= count.0) {
+    let mut partitions: BTreeSet<_> = request.partitions.iter().copied().map(PartitionId).collect();
+    if let Some(unknown) = partitions.iter().find(|partition| partition.0 >= count.0) {
         let error = Error::invalid_argument(format!(
             "the stream has {count} partitions; name one below that"
         ));
         return Err(error.with_partition(*unknown));
     }
-    if wanted.is_empty() {
-        wanted = count.partitions().collect();
+    if partitions.is_empty() {
+        partitions = count.partitions().collect();
     }
-    if let EventLookup::Key(key) = by {
+    if let EventLookup::Key(key) = lookup {
         let of_key = partition_of(key, count);
-        wanted.retain(|partition| *partition == of_key);
+        partitions.retain(|partition| *partition == of_key);
     }
-    Ok(wanted)
+    Ok(partitions)
 }
 
 #[tonic::async_trait]

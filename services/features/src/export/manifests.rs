@@ -67,7 +67,7 @@ pub(crate) struct ExportedFile {
 
 impl Manifest {
     /// Returns an empty manifest that follows another one.
-    pub(crate) fn behind(last: Option<&Self>, stream: &str, taken_at_us: i64) -> Self {
+    pub(crate) fn after(last: Option<&Self>, stream: &str, taken_at_us: i64) -> Self {
         Self {
             format: FORMAT,
             number: last.map_or(1, |last| last.number + 1),
@@ -103,12 +103,12 @@ type ManifestCache = BTreeMap<(StoreId, u64), Arc<Manifest>>;
 pub(crate) struct Exports {
     root: SnapshotStore,
     /// Cache of read manifests, which never change.
-    known: Arc<Mutex<ManifestCache>>,
+    cache: Arc<Mutex<ManifestCache>>,
 }
 
 impl Exports {
     pub(crate) fn new(root: SnapshotStore) -> Self {
-        Self { root, known: Arc::default() }
+        Self { root, cache: Arc::default() }
     }
 
     fn manifests(&self, stream: StoreId) -> SnapshotStore {
@@ -124,7 +124,7 @@ impl Exports {
     ///
     /// # Errors
     /// `Corrupt`, `UpgradeNeeded`; else as the object store.
-    pub(crate) async fn of(&self, stream: StoreId) -> Result<Vec<Arc<Manifest>>> {
+    pub(crate) async fn of_stream(&self, stream: StoreId) -> Result<Vec<Arc<Manifest>>> {
         let names = self.manifests(stream).names().await?;
         let read = stream::iter(names).map(|name| self.manifest(stream, name));
         let mut found: Vec<_> = read.buffered(READ_AT_ONCE).try_collect().await?;
@@ -140,12 +140,12 @@ impl Exports {
         };
         let number = name.strip_suffix(".json").and_then(|number| number.parse().ok());
         let number: u64 = number.ok_or_else(strange)?;
-        if let Some(known) = self.known.lock().get(&(stream, number)) {
-            return Ok(Arc::clone(known));
+        if let Some(manifest) = self.cache.lock().get(&(stream, number)) {
+            return Ok(Arc::clone(manifest));
         }
         let bytes = self.manifests(stream).file(&name).await?.ok_or_else(strange)?;
         let manifest = Arc::new(Manifest::decode(&bytes, &name)?);
-        self.known.lock().insert((stream, number), Arc::clone(&manifest));
+        self.cache.lock().insert((stream, number), Arc::clone(&manifest));
         Ok(manifest)
     }
 
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let mut manifest = Manifest::behind(None, "orders", 7);
+        let mut manifest = Manifest::after(None, "orders", 7);
         manifest.partitions.push(ExportedRange { partition: 1, from: 0, to: 9, events: 4 });
         manifest
     }
@@ -179,20 +179,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("file://{}", folder.path().display());
         let exports = || Exports::new(SnapshotStore::open(&url).unwrap());
-        let (one, other, stream) = (exports(), exports(), StoreId(7));
-        assert_eq!(one.of(stream).await.unwrap(), []);
-        one.add(stream, &manifest()).await.unwrap();
-        let mut second = Manifest::behind(Some(&manifest()), "orders", 8);
+        let (exports, other, stream) = (exports(), exports(), StoreId(7));
+        assert_eq!(exports.of_stream(stream).await.unwrap(), []);
+        exports.add(stream, &manifest()).await.unwrap();
+        let mut second = Manifest::after(Some(&manifest()), "orders", 8);
         assert_eq!((second.number, manifest().end_of(1), manifest().end_of(0)), (2, 9, 0));
         other.add(stream, &second).await.unwrap();
         second.taken_at_us = 9;
-        let error = one.add(stream, &second).await.unwrap_err();
+        let error = exports.add(stream, &second).await.unwrap_err();
         assert_eq!(error.code(), forebay_core::ErrorCode::Conflict);
         let numbers = |found: Vec<Arc<Manifest>>| -> Vec<_> {
             found.iter().map(|it| (it.number, it.taken_at_us)).collect()
         };
-        assert_eq!(numbers(one.of(stream).await.unwrap()), [(1, 7), (2, 8)]);
-        assert_eq!(numbers(other.of(StoreId(8)).await.unwrap()), []);
+        assert_eq!(numbers(exports.of_stream(stream).await.unwrap()), [(1, 7), (2, 8)]);
+        assert_eq!(numbers(other.of_stream(StoreId(8)).await.unwrap()), []);
     }
 
     proptest! {

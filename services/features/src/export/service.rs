@@ -36,29 +36,29 @@ impl ExportsService {
 
 type ExportSender = ProgressSender<v1::ExportEventsResponse>;
 
-async fn export(features: &Arc<Features>, stream: &str, told: &ExportSender) -> Result<()> {
+async fn export(features: &Arc<Features>, stream: &str, sender: &ExportSender) -> Result<()> {
     let exports = features.exports()?;
     let table = StreamTable::new(Arc::clone(features), features.stream(stream)?);
     let (clock, entropy) = (&features.parts().context.clock, &features.parts().context.entropy);
     let export = Export { exports, table: &table, clock, entropy };
     let mut last = ExportProgress::default();
-    let number = export.run(|done| {
-        last = done;
+    let number = export.run(|progress| {
+        last = progress;
         // A slow client misses progress messages.
-        drop(told.try_send(Ok(message(done))));
+        drop(sender.try_send(Ok(message(progress))));
     });
     let number = number.await?;
     let ended = v1::ExportEventsResponse { is_done: true, number, ..message(last) };
-    drop(told.send(Ok(ended)).await);
+    drop(sender.send(Ok(ended)).await);
     Ok(())
 }
 
-fn message(done: ExportProgress) -> v1::ExportEventsResponse {
+fn message(progress: ExportProgress) -> v1::ExportEventsResponse {
     v1::ExportEventsResponse {
-        events: done.events,
-        bytes: done.bytes,
-        files: done.files,
-        partitions: done.partitions,
+        events: progress.events,
+        bytes: progress.bytes,
+        files: progress.files,
+        partitions: progress.partitions,
         is_done: false,
         number: None,
     }
@@ -80,8 +80,8 @@ impl Served for ExportsService {
         };
         let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| busy())?;
         let features = Arc::clone(&self.features);
-        Ok(stream_progress(turn, |told| async move {
-            let exported = export(&features, &stream, &told).await;
+        Ok(stream_progress(turn, |sender| async move {
+            let exported = export(&features, &stream, &sender).await;
             exported.map_err(|error| error.with_store(&stream))
         }))
     }

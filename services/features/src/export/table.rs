@@ -49,8 +49,8 @@ impl Tables for ExportTables {
         }
         let stream = StreamTable::new(Arc::clone(&self.0), self.0.stream(name)?);
         let store = stream.definition().store;
-        let taken = exports.of(store).await?;
-        let files = taken.iter().flat_map(|manifest| manifest.files.iter().cloned()).collect();
+        let manifests = exports.of_stream(store).await?;
+        let files = manifests.iter().flat_map(|manifest| manifest.files.iter().cloned()).collect();
         let data = Arc::new(Data(exports.data(store)));
         Ok(Some(Arc::new(ExportTable { time: stream.time_index().ok(), stream, data, files })))
     }
@@ -75,15 +75,15 @@ impl Table for ExportTable {
         self.files.len()
     }
 
-    fn rows(&self, part: usize, wanted: &TableScan) -> Batches {
+    fn rows(&self, part: usize, scan: &TableScan) -> Batches {
         let file = &self.files[part];
         let is_time = |bounds: &&Bounds| Some(bounds.column) == self.time;
-        if !wanted.bounds.iter().filter(is_time).all(|bounds| overlaps(file, bounds)) {
+        if !scan.bounds.iter().filter(is_time).all(|bounds| overlaps(file, bounds)) {
             return stream::empty().boxed();
         }
         let (name, bytes) = (file.name.clone(), file.bytes);
         let file = StoredFile { storage: Arc::clone(&self.data) as _, name, bytes };
-        file.rows(&self.stream.schema(), wanted)
+        file.rows(&self.stream.schema(), scan)
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct MaterializationRows<'f> {
     changed: BTreeMap<Vec<u8>, GroupChange>,
     writes: Vec<(Key, Option<Vec<u8>>)>,
     /// Position and time of the last entry.
-    at: GroupChange,
+    last_entry: GroupChange,
     /// Lower bound of the next time, once all rows are written.
     next_timer_at: Timestamp,
 }
@@ -38,15 +38,15 @@ impl<'f> MaterializationRows<'f> {
         dirty: &'f DirtyGroups,
         state: &PartitionState,
     ) -> Self {
-        let at = GroupChange { position: state.position, since: state.partition_time };
+        let last_entry = GroupChange { position: state.position, time: state.partition_time };
         let (changed, writes, next_timer_at) = (BTreeMap::new(), Vec::new(), dirty.next_timer_at());
-        Self { rows, shard, dirty, changed, writes, at, next_timer_at }
+        Self { rows, shard, dirty, changed, writes, last_entry, next_timer_at }
     }
 
     /// Records a change of a group's values.
     pub(super) fn change(&mut self, group: &[u8], changed: GroupChange) {
         match self.changed.get_mut(group) {
-            Some(held) => *held = held.and(changed),
+            Some(change) => *change = change.and(changed),
             None => {
                 self.changed.insert(group.to_vec(), changed);
             }
@@ -58,7 +58,7 @@ impl<'f> MaterializationRows<'f> {
     /// # Errors
     /// As the shard.
     pub(super) fn pass(&mut self) -> Result<()> {
-        if self.next_timer_at <= self.at.since {
+        if self.next_timer_at <= self.last_entry.time {
             self.next_timer_at = self.pass_moments()?;
         }
         for materialized in self.dirty.take_materialized() {
@@ -76,10 +76,10 @@ impl<'f> MaterializationRows<'f> {
                 return Ok(Timestamp::from_micros(i64::MAX));
             };
             let (moment, group) = moment_and_group(key.as_bytes())?;
-            if moment > self.at.since {
+            if moment > self.last_entry.time {
                 return Ok(moment);
             }
-            self.change(group, self.at);
+            self.change(group, self.last_entry);
             self.writes.push((key, None));
         }
         Ok(Timestamp::MIN)
@@ -88,18 +88,18 @@ impl<'f> MaterializationRows<'f> {
     fn remove_materialized(&mut self, materialized: MaterializedGroup) -> Result<()> {
         let MaterializedGroup { group, position, next } = materialized;
         let key = changed_key(&group);
-        let held = self.shard.row(key.as_bytes())?;
-        let held = held.map(|row| self.rows.change(&row)).transpose()?;
-        if held.is_some_and(|held| held.position <= position) {
+        let change = self.shard.row(key.as_bytes())?;
+        let change = change.map(|row| self.rows.change(&row)).transpose()?;
+        if change.is_some_and(|change| change.position <= position) {
             self.writes.push((key, None));
         }
         match next {
-            Some(next) if next > self.at.since => {
+            Some(next) if next > self.last_entry.time => {
                 let row = self.rows.of_moment()?;
                 self.next_timer_at = self.next_timer_at.min(next);
                 self.writes.push((moment_key(next, &group), Some(row)));
             }
-            Some(_) => self.change(&group, self.at),
+            Some(_) => self.change(&group, self.last_entry),
             None => {}
         }
         Ok(())

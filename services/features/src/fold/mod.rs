@@ -101,7 +101,8 @@ impl ViewShards {
         Ok(tiles)
     }
 
-    /// Returns at most `most` groups that have tiles, starting at these bytes and wrapping around.
+    /// Returns at most `groups_max` groups that have tiles, starting at these bytes and wrapping
+    /// around.
     ///
     /// # Errors
     /// As [`ViewShards::group`].
@@ -109,17 +110,17 @@ impl ViewShards {
         &self,
         view: &View<'_>,
         from: &[u8],
-        most: usize,
+        groups_max: usize,
     ) -> Result<BTreeSet<Vec<u8>>> {
         let mut groups = BTreeSet::new();
         for begin in [from, &[]] {
             let mut range = tiles_from(begin);
-            while groups.len() < most {
+            while groups.len() < groups_max {
                 let mut found = view.scan(&range, Direction::Forward);
                 let Some((key, _)) = found.next()? else { break };
                 let named = group_and_more(key.as_bytes())?;
-                let (_, behind) = self.plan().group_at_front(named)?;
-                let group = &named[..named.len() - behind.len()];
+                let (_, rest) = self.plan().group_at_front(named)?;
+                let group = &named[..named.len() - rest.len()];
                 range.from = tiles_of(group).to;
                 if !groups.insert(group.to_vec()) {
                     break;
@@ -130,19 +131,19 @@ impl ViewShards {
     }
 
     /// Reads at most `at_most` groups that wait for materialization from the shard's rows, after
-    /// the group `behind`.
+    /// the group `after`.
     ///
     /// # Errors
     /// As [`ViewShards::group`].
     pub(crate) fn changed_groups(
         &self,
         partition: PartitionId,
-        behind: &[u8],
+        after: &[u8],
         at_most: usize,
     ) -> Result<Vec<(Vec<u8>, GroupChange)>> {
         let shard = self.0.shard(partition)?;
         let view = shard.view()?;
-        let mut rows = view.scan(&changed_behind(behind), Direction::Forward);
+        let mut rows = view.scan(&changed_behind(after), Direction::Forward);
         let (mut found, codec) = (Vec::new(), &self.0.materializer().rows);
         while found.len() < at_most {
             let Some((key, row)) = rows.next()? else { break };
@@ -172,7 +173,7 @@ impl Materializer for ViewFold {
             let (shard, dirty) = (shard.shard(), shard.shared());
             let mut rows = MaterializationRows::new(&self.rows, shard, dirty, run.state);
             rows.pass()?;
-            fold.changed().for_each(|(group, changed)| rows.change(group, changed));
+            fold.changed_groups().for_each(|(group, changed)| rows.change(group, changed));
             update = Some(rows.write(&mut writes)?);
         }
         let counts = fold.write(&mut writes)?;

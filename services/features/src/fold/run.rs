@@ -51,28 +51,28 @@ impl<'f> RunFold<'f> {
     /// # Errors
     /// As the shard; `Corrupt` for an invalid tile.
     pub(super) fn fold(&mut self, entry: &BufferedEntry) -> Result<()> {
-        let by = GroupChange { position: entry.position, since: entry.partition_time };
+        let change = GroupChange { position: entry.position, time: entry.partition_time };
         let mut events = entry.effects.events.iter();
-        events.try_for_each(|(position, event)| self.take(*position, event, by))
+        events.try_for_each(|(position, event)| self.take(*position, event, change))
     }
 
-    fn take(&mut self, position: Position, event: &Change, by: GroupChange) -> Result<()> {
+    fn take(&mut self, position: Position, event: &Change, change: GroupChange) -> Result<()> {
         let plan = self.plan;
         let value = |column| event.set_value(column);
         let Some(name) = plan.view.group_key(&value) else {
             self.counts.ungrouped_dropped += 1;
             return Ok(());
         };
-        let time = plan.time(&value, by.since);
+        let time = plan.time(&value, change.time);
         let windows = plan.fold.windows();
-        let admission = windows.admit(time, by.since);
+        let admission = windows.admit(time, change.time);
         if admission != EventAdmission::Admitted {
             self.counts.note(admission);
             return Ok(());
         }
         let inputs = plan.inputs(&value);
         let event = Event { at: EventOrder { time, position }, inputs: &inputs };
-        match self.fold_into(name, windows.tiles_of(time), &event, by)? {
+        match self.fold_into(name, windows.tiles_of(time), &event, change)? {
             true => self.counts.note(admission),
             false => self.counts.invalid_dropped += 1,
         }
@@ -86,21 +86,21 @@ impl<'f> RunFold<'f> {
         name: Vec<u8>,
         tiles: impl Iterator<Item = TileId>,
         event: &Event<'_>,
-        by: GroupChange,
+        change: GroupChange,
     ) -> Result<bool> {
         let (plan, rows, shard) = (self.plan, self.rows, self.shard);
         let of_shard = |name: &[u8], id| read_tile((plan, rows), shard, name, id);
         if let Some(group) = self.groups.get_mut(&name) {
-            return group.fold(tiles, event, by, |id| of_shard(&name, id));
+            return group.fold(tiles, event, change, |id| of_shard(&name, id));
         }
         let mut group = Group::default();
-        let is_taken = group.fold(tiles, event, by, |id| of_shard(&name, id))?;
+        let is_taken = group.fold(tiles, event, change, |id| of_shard(&name, id))?;
         self.groups.insert(name, group);
         Ok(is_taken)
     }
 
     /// Returns the groups with a changed tile, and their changes.
-    pub(super) fn changed(&self) -> impl Iterator<Item = (&[u8], GroupChange)> {
+    pub(super) fn changed_groups(&self) -> impl Iterator<Item = (&[u8], GroupChange)> {
         self.groups.iter().filter_map(|(name, group)| Some((name.as_slice(), group.changed?)))
     }
 
@@ -111,7 +111,9 @@ impl<'f> RunFold<'f> {
     pub(super) fn write(self, writes: &mut Vec<(Key, Option<Vec<u8>>)>) -> Result<FoldCounts> {
         let (plan, rows) = (self.plan, self.rows);
         for (name, group) in &self.groups {
-            for HeldTile { id, tile, .. } in group.tiles.iter().filter(|held| held.is_changed) {
+            for HeldTile { id, tile, .. } in
+                group.tiles.iter().filter(|held_tile| held_tile.is_changed)
+            {
                 writes.push((tile_key(name, *id), Some(rows.of_tile(&plan.fold, *id, tile)?)));
             }
         }
@@ -124,27 +126,27 @@ impl Group {
         &mut self,
         tiles: impl Iterator<Item = TileId>,
         event: &Event<'_>,
-        by: GroupChange,
+        change: GroupChange,
         of_shard: impl Fn(TileId) -> Result<Tile>,
     ) -> Result<bool> {
         for id in tiles {
-            let index = match self.tiles.iter().position(|held| held.id == id) {
+            let index = match self.tiles.iter().position(|held_tile| held_tile.id == id) {
                 Some(index) => index,
                 None => {
                     self.tiles.push(HeldTile { id, tile: of_shard(id)?, is_changed: false });
                     self.tiles.len() - 1
                 }
             };
-            let held = &mut self.tiles[index];
-            match held.tile.insert(event) {
-                Ok(()) => held.is_changed = true,
+            let held_tile = &mut self.tiles[index];
+            match held_tile.tile.insert(event) {
+                Ok(()) => held_tile.is_changed = true,
                 Err(error) if error.code() == ErrorCode::Internal => return Err(error),
                 // If the first tile refuses the event, all tiles do, and replicas stay identical
                 // because all of them omit it.
                 Err(_) => return Ok(false),
             }
         }
-        self.changed = Some(self.changed.map_or(by, |changed| changed.and(by)));
+        self.changed = Some(self.changed.map_or(change, |changed| changed.and(change)));
         Ok(true)
     }
 }

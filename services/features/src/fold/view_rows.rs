@@ -82,15 +82,15 @@ impl ViewRows {
 
 /// Encodes a change as a row's bytes.
 fn encode_change(change: GroupChange) -> Vec<u8> {
-    let GroupChange { position, since } = change;
-    [&position.to_bytes()[..], &since.as_micros().to_le_bytes()].concat()
+    let GroupChange { position, time } = change;
+    [&position.to_bytes()[..], &time.as_micros().to_le_bytes()].concat()
 }
 
 /// Decodes a change; returns `None` for invalid bytes.
 fn decode_change(bytes: &[u8]) -> Option<GroupChange> {
-    let (position, since) = bytes.split_at_checked(Position::default().to_bytes().len())?;
-    let since = Timestamp::from_micros(i64::from_le_bytes(since.try_into().ok()?));
-    Some(GroupChange { position: Position::from_bytes(position.try_into().ok()?), since })
+    let (position, time) = bytes.split_at_checked(Position::default().to_bytes().len())?;
+    let time = Timestamp::from_micros(i64::from_le_bytes(time.try_into().ok()?));
+    Some(GroupChange { position: Position::from_bytes(position.try_into().ok()?), time })
 }
 
 #[cfg(test)]

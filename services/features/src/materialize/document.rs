@@ -34,7 +34,7 @@ impl DocumentBuilder<'_> {
     ///
     /// # Errors
     /// `Corrupt` for an invalid group name; else as the aggregates.
-    pub(super) fn of(&self, group: &[u8], tiles: &GroupTiles) -> Result<GroupDocument> {
+    pub(super) fn build(&self, group: &[u8], tiles: &GroupTiles) -> Result<GroupDocument> {
         let Self { plan, position, at, .. } = self;
         let mut next: Option<Timestamp> = None;
         let Some(materialization) = &plan.view.materialization else {

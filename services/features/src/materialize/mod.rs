@@ -82,9 +82,9 @@ impl ViewMaterializer {
                 continue;
             }
             for _ in 0..BATCHES_MAX {
-                let taken = dirty.take(BATCH_GROUPS);
-                if !taken.is_empty() {
-                    self.materialize(partition, &dirty, taken).await?;
+                let groups = dirty.take(BATCH_GROUPS);
+                if !groups.is_empty() {
+                    self.materialize(partition, &dirty, groups).await?;
                 } else if !self.refill(partition, &dirty)? {
                     break;
                 }
@@ -123,7 +123,7 @@ impl ViewMaterializer {
     ) -> Result<()> {
         let now = self.parts.context.clock.now();
         let names = groups.iter().map(|(group, _)| group.as_slice());
-        let materialized = block_in_place(|| self.materialized(partition, names, now));
+        let materialized = block_in_place(|| self.build_documents(partition, names, now));
         // After a failure, the shard's rows still list these groups.
         let materialized = materialized.inspect_err(|_| dirty.note_more())?;
         let (documents, moments): (Vec<_>, Vec<_>) = materialized
@@ -134,14 +134,14 @@ impl ViewMaterializer {
         self.logs.append(documents).await.inspect_err(|_| dirty.note_more())?;
         let now = self.parts.context.clock.now();
         let materialized = groups.into_iter().zip(moments).map(|((group, changed), next)| {
-            self.counters.note_materialized(now.micros_since(changed.since));
+            self.counters.note_materialized(now.micros_since(changed.time));
             MaterializedGroup { group, position: changed.position, next }
         });
         dirty.note_materialized(materialized.collect());
         Ok(())
     }
 
-    fn materialized<'g>(
+    fn build_documents<'g>(
         &self,
         partition: PartitionId,
         groups: impl Iterator<Item = &'g [u8]>,
@@ -152,6 +152,6 @@ impl ViewMaterializer {
         let view = shard.view()?;
         let (at, position) = (view.partition_time(), view.position());
         let builder = DocumentBuilder { plan, position, at, now };
-        groups.map(|group| builder.of(group, &self.shards.tiles(&view, group)?)).collect()
+        groups.map(|group| builder.build(group, &self.shards.tiles(&view, group)?)).collect()
     }
 }

@@ -43,10 +43,11 @@ impl TargetLogs {
     /// appended.
     pub(super) async fn append(&mut self, documents: Vec<(Key, Vec<FieldChange>)>) -> Result<()> {
         let catalog = self.parts.context.catalog.catalog();
-        let gone = || Error::not_found("the store that the view materializes to was deleted");
+        let deleted_error =
+            || Error::not_found("the store that the view materializes to was deleted");
         let store =
             catalog.active_stores().find(|schema| schema.definition.versions.home() == self.store);
-        let schema = store.ok_or_else(gone)?;
+        let schema = store.ok_or_else(deleted_error)?;
         let (logs, version) = (schema.definition.write_logs(), schema.definition.version);
         let mut sorted: BTreeMap<PartitionId, Vec<Change>> = BTreeMap::new();
         for (key, fields) in documents {
@@ -73,8 +74,8 @@ impl TargetLogs {
     }
 
     async fn log_id(&mut self, at: PartitionRef) -> Result<LogId> {
-        if let Some(known) = self.log_ids.get(&at) {
-            return Ok(*known);
+        if let Some(log_id) = self.log_ids.get(&at) {
+            return Ok(*log_id);
         }
         let log = &*self.parts.context.log;
         let found = find_log_id(log, at, log.bounds(at).await?).await?;

@@ -28,15 +28,15 @@ const BATCH_BYTES: usize = 1 << 20;
 pub(super) fn local_rows(
     table: &StreamColumns,
     partition: PartitionId,
-    wanted: TableScan,
+    scan: TableScan,
 ) -> Batches {
     let table = table.clone();
     let begun = async move {
         let shard = table.stream.read(&ReadOptions::local(), partition).await?;
         let (send, received) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
-            let mut batch = Batch { table: &table, wanted: &wanted, events: vec![], bytes: 0 };
-            let (selection, first) = (selection(&table, &wanted), first(&table, &wanted));
+            let mut batch = Batch { table: &table, scan: &scan, events: vec![], bytes: 0 };
+            let (selection, first) = (selection(&table, &scan), first_offset(&table, &scan));
             let read = table.stream.scan(&shard, &selection, first, |events| {
                 batch.add(events).map(|full| match full {
                     Some(full) => send.blocking_send(Ok(full)).is_ok(),
@@ -67,11 +67,11 @@ pub(super) async fn peer_rows(
     table: &StreamColumns,
     peer: Channel,
     partition: PartitionId,
-    wanted: &TableScan,
+    scan: &TableScan,
 ) -> Result<Batches> {
-    let ticket = table.ticket(partition, wanted);
+    let ticket = table.ticket(partition, scan);
     let rows = rows_of_peer(peer, SCAN_TICKET, &ticket, forwarded).await?;
-    let expected = table.projected(wanted)?;
+    let expected = table.projected_schema(scan)?;
     let rows = rows.map(move |batch| {
         let batch = batch?;
         if batch.schema() != expected {
@@ -86,7 +86,7 @@ pub(super) async fn peer_rows(
 /// A batch under construction.
 struct Batch<'t> {
     table: &'t StreamColumns,
-    wanted: &'t TableScan,
+    scan: &'t TableScan,
     events: Vec<SelectedEvent>,
     bytes: usize,
 }
@@ -107,7 +107,7 @@ impl Batch<'_> {
         if self.events.is_empty() {
             return Ok(None);
         }
-        let batch = self.table.batch(&self.events, self.wanted)?;
+        let batch = self.table.batch(&self.events, self.scan)?;
         self.events.clear();
         Ok(Some(batch))
     }
@@ -115,21 +115,21 @@ impl Batch<'_> {
 
 /// Chooses the lookup of the events within the bounds: by key, by a value of an indexed column, by
 /// time, by a range of an indexed column, or a scan of all events.
-fn selection(table: &StreamColumns, wanted: &TableScan) -> Selection {
+fn selection(table: &StreamColumns, scan: &TableScan) -> Selection {
     let definition = table.definition();
     let event_time = definition.event_time().map(|column| column.id);
-    let of = |bounds: &Bounds| table.columns[bounds.column].0;
-    let is_time = |bounds: &&Bounds| match of(bounds) {
+    let source_of = |bounds: &Bounds| table.columns[bounds.column].0;
+    let is_time = |bounds: &&Bounds| match source_of(bounds) {
         TableSource::Time => true,
         TableSource::Column(column) => event_time == Some(column),
         _ => false,
     };
     let mut span = (None::<i64>, None::<i64>);
-    for bounds in wanted.bounds.iter().filter(is_time) {
-        let micros = |bound: &Bound<Value>, beside: i64| match bound {
-            Bound::Included(Value::Timestamp(micros)) if beside < 0 => Some(*micros),
-            Bound::Included(Value::Timestamp(micros)) => micros.checked_add(beside),
-            Bound::Excluded(Value::Timestamp(micros)) if beside < 0 => micros.checked_add(1),
+    for bounds in scan.bounds.iter().filter(is_time) {
+        let micros = |bound: &Bound<Value>, shift: i64| match bound {
+            Bound::Included(Value::Timestamp(micros)) if shift < 0 => Some(*micros),
+            Bound::Included(Value::Timestamp(micros)) => micros.checked_add(shift),
+            Bound::Excluded(Value::Timestamp(micros)) if shift < 0 => micros.checked_add(1),
             Bound::Excluded(Value::Timestamp(micros)) => Some(*micros),
             _ => None,
         };
@@ -137,16 +137,16 @@ fn selection(table: &StreamColumns, wanted: &TableScan) -> Selection {
         let to = micros(&bounds.to, 1);
         span.1 = span.1.into_iter().chain(to).min();
     }
-    let by = by_value(table, wanted).or_else(|| {
+    let lookup = by_value(table, scan).or_else(|| {
         let is_free = span == (None, None);
-        is_free.then(|| by_range(table, wanted)).flatten()
+        is_free.then(|| by_range(table, scan)).flatten()
     });
-    let columns = wanted.columns.iter().filter_map(|index| match table.columns[*index].0 {
+    let columns = scan.columns.iter().filter_map(|index| match table.columns[*index].0 {
         TableSource::Column(column) => Some(column),
         _ => None,
     });
     Selection {
-        by: by.unwrap_or(EventLookup::Time),
+        lookup: lookup.unwrap_or(EventLookup::Time),
         span,
         columns: columns.collect(),
         order_by: None,
@@ -156,9 +156,9 @@ fn selection(table: &StreamColumns, wanted: &TableScan) -> Selection {
 }
 
 /// Returns the first offset of a scan of all events.
-fn first(table: &StreamColumns, wanted: &TableScan) -> Offset {
+fn first_offset(table: &StreamColumns, scan: &TableScan) -> Offset {
     let of_offset = |bounds: &&Bounds| table.columns[bounds.column].0 == TableSource::Offset;
-    let from = wanted.bounds.iter().filter(of_offset).filter_map(|bounds| match bounds.from {
+    let from = scan.bounds.iter().filter(of_offset).filter_map(|bounds| match bounds.from {
         Bound::Included(Value::Int64(offset)) | Bound::Excluded(Value::Int64(offset)) => {
             u64::try_from(offset).ok()
         }
@@ -167,8 +167,8 @@ fn first(table: &StreamColumns, wanted: &TableScan) -> Offset {
     Offset(from.max().unwrap_or_default())
 }
 
-fn by_value(table: &StreamColumns, wanted: &TableScan) -> Option<EventLookup> {
-    let by = |bounds: &Bounds| {
+fn by_value(table: &StreamColumns, scan: &TableScan) -> Option<EventLookup> {
+    let lookup = |bounds: &Bounds| {
         let value = bounds.equal()?;
         match table.columns[bounds.column].0 {
             TableSource::Key => Some(EventLookup::Key(match value {
@@ -186,22 +186,22 @@ fn by_value(table: &StreamColumns, wanted: &TableScan) -> Option<EventLookup> {
             _ => None,
         }
     };
-    wanted.bounds.iter().find_map(by)
+    scan.bounds.iter().find_map(lookup)
 }
 
-fn by_range(table: &StreamColumns, wanted: &TableScan) -> Option<EventLookup> {
-    let indexed = wanted.bounds.iter().find_map(|bounds| {
+fn by_range(table: &StreamColumns, scan: &TableScan) -> Option<EventLookup> {
+    let indexed = scan.bounds.iter().find_map(|bounds| {
         let TableSource::Column(column) = table.columns[bounds.column].0 else { return None };
         let column = table.definition().field_by_id(column)?;
         (column.rules.index == Some(ColumnIndex::Range)).then_some((bounds.column, column))
     });
     let (index, column) = indexed?;
     let (mut from, mut to) = (None, None);
-    for bounds in wanted.bounds.iter().filter(|bounds| bounds.column == index) {
+    for bounds in scan.bounds.iter().filter(|bounds| bounds.column == index) {
         if let Bound::Included(value) | Bound::Excluded(value) = &bounds.from {
             from = from.or_else(|| coerce_value(value.clone(), column.field_type).ok());
         }
-        to = to.or_else(|| behind(&bounds.to));
+        to = to.or_else(|| value_after(&bounds.to));
     }
     let is_nan = |value: &Option<Value>| value.as_ref().is_some_and(Value::is_nan);
     if is_nan(&from) || is_nan(&to) {
@@ -211,7 +211,7 @@ fn by_range(table: &StreamColumns, wanted: &TableScan) -> Option<EventLookup> {
 }
 
 /// Returns the first value after a bound, if an index distinguishes it from the values before.
-fn behind(bound: &Bound<Value>) -> Option<Value> {
+fn value_after(bound: &Bound<Value>) -> Option<Value> {
     let value = match bound {
         Bound::Excluded(value) => value.clone(),
         Bound::Included(value) => match value {

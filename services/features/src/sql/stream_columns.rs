@@ -60,13 +60,13 @@ impl StreamColumns {
             of_stream.map(|it| (it.name.as_str(), TableSource::Column(it.id), it.field_type));
         let is_hidden = |name: &str| definition.fields.iter().any(|it| it.name == name);
         let of_every = OF_EVERY_EVENT.into_iter().filter(|(name, _)| !is_hidden(name));
-        let of_every = of_every.map(|(name, of)| (name, of, of.field_type(definition)));
+        let of_every = of_every.map(|(name, source)| (name, source, source.field_type(definition)));
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
-        for (name, of, field_type) in of_stream.chain(of_every) {
-            let is_nullable = matches!(of, TableSource::Column(_));
+        for (name, source, field_type) in of_stream.chain(of_every) {
+            let is_nullable = matches!(source, TableSource::Column(_));
             let field = Field::new(name, arrow_type(field_type), is_nullable);
-            fields.push(identified(field, of.id()));
-            columns.push((of, field_type));
+            fields.push(identified(field, source.id()));
+            columns.push((source, field_type));
         }
         let (columns, schema) = (columns.into(), Arc::new(Schema::new(fields)));
         Self { stream, columns, schema }
@@ -92,14 +92,14 @@ impl StreamColumns {
         self.index_of_source(TableSource::Offset)
     }
 
-    fn index_of_source(&self, of: TableSource) -> Result<usize> {
+    fn index_of_source(&self, source: TableSource) -> Result<usize> {
         let hidden = || {
             let names = OF_EVERY_EVENT.map(|(name, _)| name).join(", ");
             Error::invalid_argument(format!(
                 "the stream has columns with reserved names; rename the columns {names}"
             ))
         };
-        self.columns.iter().position(|(it, _)| *it == of).ok_or_else(hidden)
+        self.columns.iter().position(|(it, _)| *it == source).ok_or_else(hidden)
     }
 
     fn index_of_name(&self, name: &str) -> Result<usize> {
@@ -128,7 +128,7 @@ impl StreamColumns {
     ///
     /// # Errors
     /// `InvalidArgument` for a column that the stream does not have.
-    pub(super) fn wanted(&self, ticket: &v1::ScanTicket) -> Result<TableScan> {
+    pub(super) fn scan_of_ticket(&self, ticket: &v1::ScanTicket) -> Result<TableScan> {
         let columns = ticket.columns.iter().map(|name| self.index_of_name(name));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let bounds = ticket.bounds.iter().map(|bounds| self.bounds(bounds));
@@ -136,14 +136,14 @@ impl StreamColumns {
     }
 
     /// Returns the ticket for a partition.
-    pub(super) fn ticket(&self, partition: PartitionId, wanted: &TableScan) -> v1::ScanTicket {
+    pub(super) fn ticket(&self, partition: PartitionId, scan: &TableScan) -> v1::ScanTicket {
         let name = |index: usize| self.schema.field(index).name().clone();
         let value = |bound: &Bound<Value>| match bound {
             Bound::Unbounded => (None, false),
             Bound::Included(value) => (Some(value.into()), false),
             Bound::Excluded(value) => (Some(value.into()), true),
         };
-        let bounds = wanted.bounds.iter().map(|bounds| {
+        let bounds = scan.bounds.iter().map(|bounds| {
             let ((from, is_behind_from), (to, is_before_to)) =
                 (value(&bounds.from), value(&bounds.to));
             let column = name(bounds.column);
@@ -152,7 +152,7 @@ impl StreamColumns {
         v1::ScanTicket {
             stream: self.definition().name.clone(),
             partition: partition.0,
-            columns: wanted.columns.iter().map(|index| name(*index)).collect(),
+            columns: scan.columns.iter().map(|index| name(*index)).collect(),
             bounds: bounds.collect(),
         }
     }
@@ -161,8 +161,8 @@ impl StreamColumns {
     ///
     /// # Errors
     /// `Internal` for an unknown index.
-    pub(super) fn projected(&self, wanted: &TableScan) -> Result<SchemaRef> {
-        let projected = self.schema.project(&wanted.columns);
+    pub(super) fn projected_schema(&self, scan: &TableScan) -> Result<SchemaRef> {
+        let projected = self.schema.project(&scan.columns);
         Ok(Arc::new(projected.map_err(|error| Error::internal(error.to_string()))?))
     }
 
@@ -170,25 +170,22 @@ impl StreamColumns {
     ///
     /// # Errors
     /// As [`column`].
-    pub(super) fn batch(
-        &self,
-        events: &[SelectedEvent],
-        wanted: &TableScan,
-    ) -> Result<RecordBatch> {
-        let mut columns = Vec::with_capacity(wanted.columns.len());
-        for index in &wanted.columns {
-            let (of, field_type) = self.columns[*index];
-            let values = events.iter().map(|event| self.value(event, of));
+    pub(super) fn batch(&self, events: &[SelectedEvent], scan: &TableScan) -> Result<RecordBatch> {
+        let mut columns = Vec::with_capacity(scan.columns.len());
+        for index in &scan.columns {
+            let (source, field_type) = self.columns[*index];
+            let values = events.iter().map(|event| self.value(event, source));
             columns.push(column(field_type, values.collect::<Result<_>>()?)?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(events.len()));
-        let batch = RecordBatch::try_new_with_options(self.projected(wanted)?, columns, &options);
+        let batch =
+            RecordBatch::try_new_with_options(self.projected_schema(scan)?, columns, &options);
         batch.map_err(|error| Error::internal(error.to_string()))
     }
 
-    fn value(&self, event: &SelectedEvent, of: TableSource) -> Result<Option<Value>> {
+    fn value(&self, event: &SelectedEvent, source: TableSource) -> Result<Option<Value>> {
         let number = |number: u64| Value::Int64(number as i64);
-        Ok(Some(match of {
+        Ok(Some(match source {
             TableSource::Column(column) => return Ok(event.columns.value(column).cloned()),
             TableSource::Key => self.definition().key_type.value(&event.key)?,
             TableSource::Time => Value::Timestamp(event.time.as_micros()),

@@ -100,12 +100,12 @@ impl StreamTable {
             let error = Error::invalid_argument("the stream has no such partition");
             return Err(error.with_partition(partition));
         }
-        let wanted = self.columns.wanted(ticket)?;
-        let schema = self.columns.projected(&wanted)?;
+        let scan = self.columns.scan_of_ticket(ticket)?;
+        let schema = self.columns.projected_schema(&scan)?;
         // A ticket that was not forwarded is answered from the process that has the partition.
         let batches = match forebay_runtime::is_forwarded(came_with) {
-            true => local_rows(&self.columns, partition, wanted),
-            false => self.rows(partition.0 as usize, &wanted),
+            true => local_rows(&self.columns, partition, scan),
+            false => self.rows(partition.0 as usize, &scan),
         };
         Ok(Rows { schema, batches })
     }
@@ -120,15 +120,15 @@ impl Table for StreamTable {
         self.definition().write_logs().partitions.0 as usize
     }
 
-    fn rows(&self, part: usize, wanted: &TableScan) -> Batches {
-        let (table, wanted) = (self.clone(), wanted.clone());
+    fn rows(&self, part: usize, scan: &TableScan) -> Batches {
+        let (table, scan) = (self.clone(), scan.clone());
         let partition = PartitionId(part as u32);
         let begun = async move {
             let at = table.definition().write_logs().at(partition);
             let owner = table.features.peers().owner(at, &MetadataMap::new()).await?;
             match owner {
-                Owner::Here => Ok(local_rows(&table.columns, partition, wanted)),
-                Owner::Peer(peer) => peer_rows(&table.columns, peer, partition, &wanted).await,
+                Owner::Here => Ok(local_rows(&table.columns, partition, scan)),
+                Owner::Peer(peer) => peer_rows(&table.columns, peer, partition, &scan).await,
             }
         };
         Box::pin(futures::stream::once(begun).try_flatten())

@@ -38,41 +38,43 @@ pub(super) async fn compare(
     parts: &FeatureParts,
     definition: &Definition,
     shards: &ViewShards,
-    (partition, most): (PartitionId, usize),
+    (partition, groups_max): (PartitionId, usize),
 ) -> Result<ViewComparison> {
-    let drawn = parts.context.entropy.next_u64()?.to_le_bytes();
-    let stored = block_in_place(|| stored_values(shards, partition, &drawn, most))?;
+    let random_start = parts.context.entropy.next_u64()?.to_le_bytes();
+    let stored = block_in_place(|| stored_values(shards, partition, &random_start, groups_max))?;
     let plan = shards.plan();
     let groups = stored.groups.iter().map(|(group, _)| group.clone());
     let mut replay = Replay::new(parts, (definition, plan), partition, groups);
-    replay.to(stored.offset).await?;
+    replay.fold_to(stored.offset).await?;
     let names: Vec<_> = plan.view.outputs().into_iter().map(|output| output.name).collect();
-    let mut compared = ViewComparison::default();
+    let mut comparison = ViewComparison::default();
     for (group, values) in &stored.groups {
-        let again = block_in_place(|| replay.values(group, stored.partition_time))?;
-        compared.groups += 1;
-        compared.values += values.len() as u64;
-        for ((name, kept), again) in names.iter().zip(values).zip(&again) {
-            if bits(kept.as_ref()) != bits(again.as_ref()) {
+        let replayed = block_in_place(|| replay.values(group, stored.partition_time))?;
+        comparison.groups += 1;
+        comparison.values += values.len() as u64;
+        for ((name, stored_value), replayed) in names.iter().zip(values).zip(&replayed) {
+            if bits(stored_value.as_ref()) != bits(replayed.as_ref()) {
                 let group = plan.group_values(group)?;
-                compared.differing.push(format!("{group:?}: {name}: {kept:?}, not {again:?}"));
+                comparison
+                    .differing
+                    .push(format!("{group:?}: {name}: {stored_value:?}, not {replayed:?}"));
             }
         }
     }
-    Ok(compared)
+    Ok(comparison)
 }
 
 fn stored_values(
     shards: &ViewShards,
-    at: PartitionId,
-    drawn: &[u8],
-    most: usize,
+    partition: PartitionId,
+    random_start: &[u8],
+    groups_max: usize,
 ) -> Result<StoredValues> {
-    let view = OwnedView::open(shards.replicas().shard(at)?)?;
+    let view = OwnedView::open(shards.replicas().shard(partition)?)?;
     let view = view.view();
     let partition_time = view.partition_time();
     let mut groups = Vec::new();
-    for group in shards.some_groups(view, drawn, most)? {
+    for group in shards.some_groups(view, random_start, groups_max)? {
         let values = shards.plan().values(&shards.tiles(view, &group)?, partition_time)?;
         groups.push((group, values));
     }

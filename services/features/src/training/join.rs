@@ -56,7 +56,7 @@ struct TrainingManifest<'m> {
     /// Version of the view's definition.
     version: u32,
     #[serde(flatten)]
-    done: TrainingProgress,
+    progress: TrainingProgress,
     names: &'m [String],
 }
 
@@ -66,11 +66,11 @@ struct Files<'j> {
     schema: SchemaRef,
     file: Option<ParquetFile>,
     names: Vec<String>,
-    done: TrainingProgress,
+    progress: TrainingProgress,
 }
 
 impl Join<'_> {
-    /// Joins all labels, partition by partition; calls `told` after each file.
+    /// Joins all labels, partition by partition; calls `report` after each file.
     ///
     /// # Errors
     /// `Conflict` if the folder has a training set; `InvalidArgument` if a column of the labels has
@@ -78,7 +78,7 @@ impl Join<'_> {
     pub(super) async fn run(
         &self,
         labels: &Labels,
-        mut told: impl FnMut(TrainingProgress),
+        mut report: impl FnMut(TrainingProgress),
     ) -> Result<TrainingProgress> {
         if self.to.file(MANIFEST).await?.is_some() {
             let message = "the folder already holds a training set; name another folder";
@@ -90,7 +90,7 @@ impl Join<'_> {
             schema: self.schema(labels, &outputs)?,
             file: None,
             names: Vec::new(),
-            done: TrainingProgress::default(),
+            progress: TrainingProgress::default(),
         };
         let (rows, names) = (labels.rows(), labels.names());
         for of_partition in chunks(rows) {
@@ -100,23 +100,23 @@ impl Join<'_> {
             let Some(first) = rows.first() else { continue };
             let view = (self.definition, self.plan);
             let mut replay = Replay::new(self.parts, view, first.partition, groups);
-            for some in rows.chunks(BATCH_ROWS) {
-                let values = self.values(&mut replay, some, &names, outputs.len()).await?;
-                let mut columns = labels.columns(some)?;
+            for label_rows in rows.chunks(BATCH_ROWS) {
+                let values = self.values(&mut replay, label_rows, &names, outputs.len()).await?;
+                let mut columns = labels.columns(label_rows)?;
                 for (output, values) in outputs.iter().zip(values) {
                     columns.push(column(output.field_type, values)?);
                 }
                 let batch = RecordBatch::try_new(Arc::clone(&files.schema), columns);
                 let batch = batch.map_err(|error| Error::internal(error.to_string()))?;
                 if files.add(&batch).await? {
-                    told(files.done);
+                    report(files.progress);
                 }
             }
         }
         files.store().await?;
-        let Files { names, done, .. } = files;
-        self.finish(&names, done).await?;
-        Ok(done)
+        let Files { names, progress, .. } = files;
+        self.finish(&names, progress).await?;
+        Ok(progress)
     }
 
     /// Returns the schema of the labels' columns and the values.
@@ -147,7 +147,7 @@ impl Join<'_> {
                 None => vec![None; outputs],
                 Some(group) => {
                     // An entry may have events that are this much later than the entry's time.
-                    replay.until(label.moment.plus_micros(-BATCH_WINDOW_US)).await?;
+                    replay.fold_until(label.moment.plus_micros(-BATCH_WINDOW_US)).await?;
                     block_in_place(|| replay.values(names[group as usize], label.moment))?
                 }
             };
@@ -158,9 +158,9 @@ impl Join<'_> {
         Ok(columns)
     }
 
-    async fn finish(&self, names: &[String], done: TrainingProgress) -> Result<()> {
+    async fn finish(&self, names: &[String], progress: TrainingProgress) -> Result<()> {
         let (view, version) = (&self.definition.name, self.definition.version.0);
-        let manifest = TrainingManifest { format: 1, view, version, done, names };
+        let manifest = TrainingManifest { format: 1, view, version, progress, names };
         let bytes = serde_json::to_vec_pretty(&manifest);
         let bytes = bytes.map_err(|error| Error::internal(error.to_string()))?;
         self.to.create_file(MANIFEST, Bytes::from(bytes)).await
@@ -186,7 +186,7 @@ impl Files<'_> {
             None => self.file.insert(ParquetFile::new(Arc::clone(&self.schema))?),
         };
         block_in_place(|| file.write(rows))?;
-        self.done.rows += rows.num_rows() as u64;
+        self.progress.rows += rows.num_rows() as u64;
         let is_full = file.bytes() >= FILE_BYTES;
         if is_full {
             self.store().await?;
@@ -198,8 +198,8 @@ impl Files<'_> {
         let Some(file) = self.file.take() else { return Ok(()) };
         let bytes = block_in_place(|| file.finish())?;
         let name = format!("part-{:05}.parquet", self.names.len());
-        self.done.bytes += bytes.len() as u64;
-        self.done.files += 1;
+        self.progress.bytes += bytes.len() as u64;
+        self.progress.files += 1;
         self.to.create_file(&name, bytes).await?;
         self.names.push(name);
         Ok(())

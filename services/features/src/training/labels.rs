@@ -174,7 +174,10 @@ impl<'p> Naming<'p> {
     ) -> Result<Vec<(Timestamp, Option<(PartitionId, Vec<u8>)>)>> {
         let timestamp = FieldType::TIMESTAMP;
         let moments = cast(batch, self.moment, timestamp)?;
-        let columns = self.columns.iter().map(|(index, of)| Ok((cast(batch, *index, *of)?, *of)));
+        let columns = self
+            .columns
+            .iter()
+            .map(|(index, field_type)| Ok((cast(batch, *index, *field_type)?, *field_type)));
         let columns: Vec<_> = columns.collect::<Result<_>>()?;
         let mut names = Vec::with_capacity(batch.num_rows());
         for row in 0..batch.num_rows() {
@@ -183,7 +186,7 @@ impl<'p> Naming<'p> {
                 return Err(Error::invalid_argument("a label has no time; give each label a time")
                     .with_field(name));
             };
-            let values = columns.iter().map(|(cells, of)| cell(cells, *of, row));
+            let values = columns.iter().map(|(cells, field_type)| cell(cells, *field_type, row));
             let values: Option<Vec<Value>> = values.collect::<Result<_>>()?;
             let named = values.map(|values| named_group(self.definition, self.plan, &values));
             names.push((Timestamp::from_micros(moment), named.transpose()?));

@@ -47,7 +47,7 @@ impl<'v> Replay<'v> {
     ///
     /// # Errors
     /// `TokenLost` if the start of the log was trimmed; else as the log and the fold.
-    pub(super) async fn until(&mut self, moment: Timestamp) -> Result<()> {
+    pub(super) async fn fold_until(&mut self, moment: Timestamp) -> Result<()> {
         while let Some(time) = self.next_time().await? {
             if time > moment {
                 break;
@@ -60,8 +60,8 @@ impl<'v> Replay<'v> {
     /// Folds entries up to this offset.
     ///
     /// # Errors
-    /// As [`Replay::until`]; `Unavailable` if the log ends before the offset.
-    pub(super) async fn to(&mut self, offset: Offset) -> Result<()> {
+    /// As [`Replay::fold_until`]; `Unavailable` if the log ends before the offset.
+    pub(super) async fn fold_to(&mut self, offset: Offset) -> Result<()> {
         while self.log.state().offset_applied < offset {
             if self.next_time().await?.is_none() {
                 let message = format!(
@@ -86,9 +86,9 @@ impl<'v> Replay<'v> {
     }
 
     async fn take(&mut self) -> Result<()> {
-        let Some(taken) = self.log.take(self.parts).await? else { return Ok(()) };
+        let Some(entry) = self.log.take(self.parts).await? else { return Ok(()) };
         let partition_time = self.log.state().partition_time;
-        for (position, event) in &taken.events {
+        for (position, event) in &entry.events {
             let value = |column| event.set_value(column);
             let Some(group) = self.plan.view.group_key(&value) else { continue };
             let Some(tiles) = self.groups.get_mut(&group) else { continue };

@@ -43,17 +43,18 @@ impl TrainingService {
         TrainingServer::new(self)
     }
 
-    async fn compared(&self, request: &v1::VerifyViewRequest) -> Result<ViewComparison> {
+    async fn compare_view(&self, request: &v1::VerifyViewRequest) -> Result<ViewComparison> {
         let (schema, shards) = self
             .features
             .find(&request.view, |open| (Arc::clone(&open.schema), open.shards.clone()))?;
-        let most = if request.groups == 0 { COMPARED } else { request.groups };
+        let groups_max = if request.groups == 0 { COMPARED } else { request.groups };
         let mut all = ViewComparison::default();
         for shard in shards.replicas().open_shards() {
-            let at: PartitionId = shard.partition().partition;
+            let partition: PartitionId = shard.partition().partition;
             let (parts, definition) = (self.features.parts(), &*schema.definition);
-            let of_partition = compare(parts, definition, &shards, (at, most as usize)).await;
-            let of_partition = of_partition.map_err(|error| error.with_partition(at))?;
+            let of_partition =
+                compare(parts, definition, &shards, (partition, groups_max as usize)).await;
+            let of_partition = of_partition.map_err(|error| error.with_partition(partition))?;
             all.groups += of_partition.groups;
             all.values += of_partition.values;
             all.differing.extend(of_partition.differing);
@@ -71,7 +72,7 @@ type TrainingSender = ProgressSender<v1::CreateTrainingSetResponse>;
 async fn join(
     features: &Features,
     request: &v1::CreateTrainingSetRequest,
-    told: &TrainingSender,
+    sender: &TrainingSender,
 ) -> Result<()> {
     let schema = features.view_definition(&request.view)?;
     let definition = &*schema.definition;
@@ -81,16 +82,19 @@ async fn join(
     let labels = Labels::read(files, (definition, &plan), &request.time_column).await?;
     let join = Join { parts: features.parts(), definition, plan: &plan, to: &to };
     // A slow client misses progress messages.
-    let done = join.run(&labels, |done| drop(told.try_send(Ok(message(done))))).await?;
-    drop(told.send(Ok(v1::CreateTrainingSetResponse { is_done: true, ..message(done) })).await);
+    let progress =
+        join.run(&labels, |progress| drop(sender.try_send(Ok(message(progress))))).await?;
+    drop(
+        sender.send(Ok(v1::CreateTrainingSetResponse { is_done: true, ..message(progress) })).await,
+    );
     Ok(())
 }
 
-fn message(done: TrainingProgress) -> v1::CreateTrainingSetResponse {
+fn message(progress: TrainingProgress) -> v1::CreateTrainingSetResponse {
     v1::CreateTrainingSetResponse {
-        rows: done.rows,
-        files: done.files,
-        bytes: done.bytes,
+        rows: progress.rows,
+        files: progress.files,
+        bytes: progress.bytes,
         is_done: false,
     }
 }
@@ -131,8 +135,8 @@ impl Served for TrainingService {
         let turn = Arc::clone(&self.turn).try_acquire_owned();
         let turn = turn.map_err(|_| status_of_error(&busy()))?;
         let features = Arc::clone(&self.features);
-        Ok(stream_progress(turn, |told| async move {
-            let joined = join(&features, &request, &told).await;
+        Ok(stream_progress(turn, |sender| async move {
+            let joined = join(&features, &request, &sender).await;
             joined.map_err(|error| error.with_store(&request.view))
         }))
     }
@@ -142,10 +146,10 @@ impl Served for TrainingService {
         request: Request<v1::VerifyViewRequest>,
     ) -> Result<Response<v1::VerifyViewResponse>, Status> {
         let request = request.into_inner();
-        let compared = self.compared(&request).await;
-        let compared = compared.map_err(|error| error.with_store(&request.view));
+        let comparison = self.compare_view(&request).await;
+        let comparison = comparison.map_err(|error| error.with_store(&request.view));
         let ViewComparison { groups, values, differing } =
-            compared.map_err(|error| status_of_error(&error))?;
+            comparison.map_err(|error| status_of_error(&error))?;
         Ok(Response::new(v1::VerifyViewResponse { groups, values, differing }))
     }
 }
