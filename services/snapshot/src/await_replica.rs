@@ -37,26 +37,26 @@ pub(crate) struct VersionPartition<'s> {
 /// wait; else as the replicator.
 pub(crate) async fn await_replica_state(
     parts: &SnapshotParts,
-    of: VersionPartition<'_>,
+    version_partition: VersionPartition<'_>,
     is_wanted: impl Fn(&RestoredState) -> bool,
 ) -> Result<RestoredState> {
     let began = Instant::now();
     loop {
-        let error = match exported_state(parts, of).await {
+        let error = match exported_state(parts, version_partition).await {
             Ok(found) if is_wanted(&found) => return Ok(found),
             Ok(_) => {
                 let message = "the replicator has not applied the log to its end; look at the \
                     replicator's lag, and try again";
-                Error::unavailable(message).with_partition(of.partition)
+                Error::unavailable(message).with_partition(version_partition.partition)
             }
             Err(error) if is_temporary(&error) => error,
             Err(error) => return Err(error),
         };
         let catalog = parts.context.catalog.catalog();
-        let versions = &catalog.store_by_name(of.name)?.definition.versions;
-        if versions.by_storage_id(of.storage_id).is_none() {
+        let versions = &catalog.store_by_name(version_partition.name)?.definition.versions;
+        if versions.by_storage_id(version_partition.storage_id).is_none() {
             let message = "the version was dropped; list the versions of the store";
-            return Err(Error::not_found(message).with_store(of.name));
+            return Err(Error::not_found(message).with_store(version_partition.name));
         }
         if began.elapsed() > REPLICATOR_WAIT {
             return Err(Error::unavailable(error.message()).with_context(error.context().clone()));
@@ -79,14 +79,18 @@ pub(crate) async fn await_caught_up(
     let bounds = logs.all().map(|at| parts.context.log.bounds(at));
     let bounds = try_join_all(bounds).await?;
     for (partition, Bounds { end, .. }) in logs.partitions.partitions().zip(bounds) {
-        let of = VersionPartition { name, logs, storage_id, partition };
-        await_replica_state(parts, of, |found| found.state.offset_applied >= end).await?;
+        let version_partition = VersionPartition { name, logs, storage_id, partition };
+        await_replica_state(parts, version_partition, |found| found.state.offset_applied >= end)
+            .await?;
     }
     Ok(())
 }
 
-async fn exported_state(parts: &SnapshotParts, of: VersionPartition<'_>) -> Result<RestoredState> {
-    let VersionPartition { name, logs, storage_id, partition } = of;
+async fn exported_state(
+    parts: &SnapshotParts,
+    version_partition: VersionPartition<'_>,
+) -> Result<RestoredState> {
+    let VersionPartition { name, logs, storage_id, partition } = version_partition;
     let address = parts.replicators.address(logs.at(partition)).await?;
     let channel = copy_endpoint(&address)?.connect_lazy();
     let mut shard =

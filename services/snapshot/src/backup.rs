@@ -43,8 +43,8 @@ impl BackupParts {
         // The log between two backups does not hold the documents that were pushed in between.
         let live = definition.versions.live().storage_id;
         let partitions = definition.versions.live().logs.partitions;
-        let own = Definition { store: live, partitions, ..(*definition).clone() };
-        let log = follow_version(Arc::clone(&self.service.context.log), &own);
+        let live_definition = Definition { store: live, partitions, ..(*definition).clone() };
+        let log = follow_version(Arc::clone(&self.service.context.log), &live_definition);
         let mut ends = Vec::new();
         for partition in partitions.partitions() {
             let at = PartitionRef { store: live, partition };
@@ -56,8 +56,8 @@ impl BackupParts {
         let last = earlier.iter().rfind(|backup| backup.store == live);
         let mut partitions = Vec::new();
         for (at, end) in &ends {
-            let since = last.and_then(|last| last.partitions.get(partitions.len()));
-            partitions.push(self.partition(&*log, *at, *end, since, name.id).await?);
+            let last_partition = last.and_then(|last| last.partitions.get(partitions.len()));
+            partitions.push(self.partition(&*log, *at, *end, last_partition, name.id).await?);
             tell(partitions.len() as u32, ends.len() as u32);
         }
         let definitions = self.service.definitions(live);
@@ -89,14 +89,14 @@ impl BackupParts {
         log: &dyn ChangeLog,
         at: PartitionRef,
         end: Offset,
-        since: Option<&PartitionBackup>,
+        last: Option<&PartitionBackup>,
         id: u64,
     ) -> Result<PartitionBackup> {
         let to = self.backups.partition(at);
         let manifest = self.snapshot(&to, end).await?;
         let (snapshot, progress) = (manifest.name(), manifest.progress);
-        let since = since.filter(|since| since.snapshot.log_id == snapshot.log_id);
-        let log = match since.map(|since| since.progress.offset_applied) {
+        let last = last.filter(|last| last.snapshot.log_id == snapshot.log_id);
+        let log = match last.map(|last| last.progress.offset_applied) {
             Some(from) => self.log(log, &to, from..progress.offset_applied, id).await?,
             None => Vec::new(),
         };
@@ -114,7 +114,7 @@ impl BackupParts {
                 Ok(BuildOutcome::New(manifest) | BuildOutcome::Same(manifest)) => {
                     return Ok(manifest);
                 }
-                Ok(BuildOutcome::Behind) => (behind(to.partition()), BEHIND_WAIT),
+                Ok(BuildOutcome::Behind) => (behind_error(to.partition()), BEHIND_WAIT),
                 // The partition may be moving to another replicator, for example.
                 Err(error) if error.code() == ErrorCode::Unavailable => (error, RETRY_WAIT),
                 Err(error) => return Err(error),
@@ -148,7 +148,7 @@ impl BackupParts {
 /// Uploads the entries of a log between two offsets; returns no segments if the log no longer holds
 /// all of them.
 async fn segments(mut range: RecordRange<'_>, upload: &mut ChunkUpload) -> Result<Vec<LogSegment>> {
-    let (at, mut begun, end) = (range.at, range.offsets.start, range.offsets.end);
+    let (at, mut segment_start, end) = (range.at, range.offsets.start, range.offsets.end);
     let (mut blocks, mut segments) = (LogBlocks::default(), Vec::<LogSegment>::new());
     loop {
         let records = match range.next().await {
@@ -163,23 +163,23 @@ async fn segments(mut range: RecordRange<'_>, upload: &mut ChunkUpload) -> Resul
             break;
         }
         for LogRecord { offset, append_time, entry } in &records {
-            let kept = KeptRecord { offset: *offset, append_time: *append_time, entry };
-            if let Some(full) = blocks.push(kept) {
+            let record = KeptRecord { offset: *offset, append_time: *append_time, entry };
+            if let Some(full) = blocks.push(record) {
                 let end = offset.next();
-                segments.push(segment(upload, begun..end, full).await?);
-                begun = end;
+                segments.push(segment(upload, segment_start..end, full).await?);
+                segment_start = end;
             }
         }
     }
     match (blocks.take(), segments.last_mut()) {
-        (Some(rest), _) => segments.push(segment(upload, begun..end, rest).await?),
+        (Some(rest), _) => segments.push(segment(upload, segment_start..end, rest).await?),
         (None, Some(last)) => last.offsets.end = end,
         (None, None) => {}
     }
     Ok(segments)
 }
 
-fn behind(at: PartitionRef) -> Error {
+fn behind_error(at: PartitionRef) -> Error {
     let message = "the replicator has not applied the log up to the start of the backup; look at \
         the replicator's lag, and take the backup again";
     Error::unavailable(message).with_partition(at.partition)

@@ -69,21 +69,21 @@ impl Build<'_> {
     /// case no snapshot is published.
     pub async fn run(self) -> Result<BuildOutcome> {
         let began = Instant::now();
-        let known = Arc::new(self.to.known_chunks().await?);
-        let built = self.build(Some(known)).await?;
-        let BuildOutcome::New(manifest) = &built else { return Ok(built) };
-        let Some(error) = self.publish(manifest, began).await? else { return Ok(built) };
+        let known_chunks = Arc::new(self.to.known_chunks().await?);
+        let outcome = self.build(Some(known_chunks)).await?;
+        let BuildOutcome::New(manifest) = &outcome else { return Ok(outcome) };
+        let Some(error) = self.publish(manifest, began).await? else { return Ok(outcome) };
         warn!(at = %manifest.at, %error, "snapshot chunk lost or damaged; building all chunks");
         let began = Instant::now();
-        let whole = self.build(None).await?;
-        if let BuildOutcome::New(manifest) = &whole {
+        let full_outcome = self.build(None).await?;
+        if let BuildOutcome::New(manifest) = &full_outcome {
             self.publish(manifest, began).await?.map_or(Ok(()), Err)?;
         }
-        Ok(whole)
+        Ok(full_outcome)
     }
 
-    /// Builds a snapshot that reuses the known chunks; without `known`, builds a full image.
-    async fn build(&self, known: Option<KnownChunks>) -> Result<BuildOutcome> {
+    /// Builds a snapshot that reuses the known chunks; without `known_chunks`, builds a full image.
+    async fn build(&self, known_chunks: Option<KnownChunks>) -> Result<BuildOutcome> {
         let (at, parts) = (self.to.partition(), self.parts);
         let store = self.newest()?.name.clone();
         let log = self.newest()?.logs().at(at.partition);
@@ -98,9 +98,9 @@ impl Build<'_> {
             bytes_per_second,
         )
         .await?;
-        let built = self.built(&mut shard, known).await;
+        let outcome = self.build_shard(&mut shard, known_chunks).await;
         shard.end().await;
-        built
+        outcome
     }
 
     /// Publishes and verifies a snapshot whose build started at `began`. Returns `Ok(Some(error))`
@@ -140,10 +140,10 @@ impl Build<'_> {
         }
     }
 
-    async fn built(
+    async fn build_shard(
         &self,
         shard: &mut RemoteShardExport,
-        known: Option<KnownChunks>,
+        known_chunks: Option<KnownChunks>,
     ) -> Result<BuildOutcome> {
         let at = shard.partition();
         if at != self.to.partition() {
@@ -167,8 +167,8 @@ impl Build<'_> {
             before => before,
         };
         let id = self.parts.context.entropy.next_u64()?;
-        let before = before.filter(|_| known.is_some());
-        let mut upload = ChunkUpload::new(self.to.clone(), id, known.unwrap_or_default());
+        let before = before.filter(|_| known_chunks.is_some());
+        let mut upload = ChunkUpload::new(self.to.clone(), id, known_chunks.unwrap_or_default());
         let (partitions, store) = (self.newest()?.partitions, self.newest()?.name.clone());
         let layers = match before {
             Some(before) => self.delta(shard, before, &mut upload).await,
@@ -176,8 +176,8 @@ impl Build<'_> {
         };
         let Layers { state, base, deltas } = upload.end(layers).await?;
         let progress = Progress::from(&state.state);
-        let seen = |definition: &&Definition| definition.version <= progress.schema_version;
-        let definitions = self.definitions.iter().filter(seen).cloned().collect();
+        let is_known = |definition: &&Definition| definition.version <= progress.schema_version;
+        let definitions = self.definitions.iter().filter(is_known).cloned().collect();
         let manifest =
             Manifest { id, at, partitions, store, log_id, progress, definitions, base, deltas };
         Ok(BuildOutcome::New(manifest))
@@ -208,12 +208,13 @@ impl Build<'_> {
         upload: &mut ChunkUpload,
     ) -> Result<Layers> {
         let state = shard.state().await?;
-        let most = (before.base.documents / FOLD_SHARE).saturating_sub(before.delta_documents());
-        let is_dropped = self.dropped(&before) < state.state.drop_all_count;
-        let is_too_much = most == 0 || before.deltas.len() >= SNAPSHOT_DELTAS_MAX;
+        let keys_max =
+            (before.base.documents / FOLD_SHARE).saturating_sub(before.delta_documents());
+        let is_dropped = self.drop_all_count(&before) < state.state.drop_all_count;
+        let is_too_much = keys_max == 0 || before.deltas.len() >= SNAPSHOT_DELTAS_MAX;
         let keys = match is_dropped || is_too_much {
             true => None,
-            false => self.changed(shard, &before, &state, most).await?,
+            false => self.keys_changed_since(shard, &before, &state, keys_max).await?,
         };
         let Some(keys) = keys else { return self.base(shard, upload).await };
         let order = KeyOrder::of(self.newest()?);
@@ -226,25 +227,25 @@ impl Build<'_> {
     }
 
     /// Returns how often all documents had been dropped at a snapshot.
-    fn dropped(&self, before: &Manifest) -> u32 {
+    fn drop_all_count(&self, before: &Manifest) -> u32 {
         before.definitions.last().map_or(0, |definition| definition.drop_all_count)
     }
 
     /// Returns the keys of the documents changed since a snapshot, in the shard's key form; `None`
     /// if a full image is needed.
-    async fn changed(
+    async fn keys_changed_since(
         &self,
         shard: &RemoteShardExport,
         before: &Manifest,
         state: &RestoredState,
-        most: u64,
+        keys_max: u64,
     ) -> Result<Option<BTreeSet<Vec<u8>>>> {
         let offsets = before.progress.offset_applied..state.state.offset_applied;
         let order = KeyOrder::of(self.newest()?);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX);
         let log = follow_version(Arc::clone(&self.parts.context.log), self.newest()?);
         let range = RecordRange { log: &*log, at: shard.partition(), offsets };
-        match changed_keys(range, shard.log_id(), most).await {
+        match changed_keys(range, shard.log_id(), keys_max).await {
             // Every replica skips a key that does not belong to the store.
             Ok(keys) => {
                 Ok(keys
@@ -370,11 +371,11 @@ impl Delta {
         for row in block_rows(block) {
             let (key, row) = row?;
             loop {
-                let asked = keys.next().ok_or_else(|| {
+                let requested_key = keys.next().ok_or_else(|| {
                     Error::corrupt("the replicator sent rows that were not requested")
                 })?;
-                let is_it = asked == key;
-                full.extend(self.push(asked, is_it.then_some(row))?);
+                let is_it = requested_key == key;
+                full.extend(self.push(requested_key, is_it.then_some(row))?);
                 if is_it {
                     break;
                 }

@@ -63,7 +63,7 @@ pub(crate) enum PartitionParts {
 pub(crate) fn check_free(parts: &SnapshotParts, name: &str) -> Result<()> {
     check_name(name)?;
     match parts.context.catalog.catalog().store_by_name(name) {
-        Ok(_) => Err(taken(name)),
+        Ok(_) => Err(name_taken_error(name)),
         Err(_) => Ok(()),
     }
 }
@@ -71,12 +71,12 @@ pub(crate) fn check_free(parts: &SnapshotParts, name: &str) -> Result<()> {
 /// Returns the storage id for a creation that `words` identify, next to the store of this
 /// definition. The id stays the same until the creation is complete; a version of the store's
 /// documents is complete once it is live.
-pub(crate) fn id_of(parts: &SnapshotParts, words: &str, beside: &Definition) -> StoreId {
+pub(crate) fn id_of(parts: &SnapshotParts, words: &str, definition: &Definition) -> StoreId {
     let catalog = parts.context.catalog.catalog();
     let id = |attempt: u64| StoreId(xxh3_64(format!("{words}\n{attempt}").as_bytes()) | 1 << 63);
-    let live = beside.versions.live().number;
+    let live = definition.versions.live().number;
     let is_pending = |id: StoreId| {
-        beside.versions.by_storage_id(id).is_some_and(|version| version.number > live)
+        definition.versions.by_storage_id(id).is_some_and(|version| version.number > live)
     };
     let mut ids = (0..).map(id);
     let free = ids.find(|id| catalog.store(*id).is_none() || is_pending(*id));
@@ -86,14 +86,14 @@ pub(crate) fn id_of(parts: &SnapshotParts, words: &str, beside: &Definition) -> 
 impl NewStore<'_> {
     /// Returns the store's definitions up to a version.
     pub(crate) fn definitions(&self, newest: SchemaVersion) -> Vec<Definition> {
-        let own = |definition: &Definition| Definition {
+        let convert = |definition: &Definition| Definition {
             store: self.id,
             name: self.name.to_owned(),
             partitions: self.partitions,
             versions: StoreVersions::first(self.id, self.partitions),
             ..definition.clone()
         };
-        self.like.iter().filter(|like| like.version <= newest).map(own).collect()
+        self.like.iter().filter(|like| like.version <= newest).map(convert).collect()
     }
 
     /// Creates the logs of all partitions that have none yet.
@@ -106,9 +106,9 @@ impl NewStore<'_> {
         let log = self.new_log(PartitionRef { store: self.id, partition }).await?;
         let before = self.snapshots(log.at).newest(Some(log.log_id)).await?;
         let is_it = |found: &Manifest| found.progress.offset_applied == log.offset_applied;
-        let Some(made) = before.filter(is_it) else { return Ok(PartitionParts::Log(log)) };
+        let Some(manifest) = before.filter(is_it) else { return Ok(PartitionParts::Log(log)) };
         self.parts.context.log.trim(log.at, log.offset_applied).await?;
-        Ok(PartitionParts::Finished(FinishedPartition::of(&made)))
+        Ok(PartitionParts::Finished(FinishedPartition::of(&manifest)))
     }
 
     /// Creates an image builder for a partition, within the memory limit of one image.
@@ -188,7 +188,7 @@ impl NewStore<'_> {
         for definition in self.definitions(newest) {
             if !define(self.parts, &definition).await? {
                 return Err(match self.parts.context.catalog.catalog().store_by_name(self.name) {
-                    Ok(_) => taken(self.name),
+                    Ok(_) => name_taken_error(self.name),
                     Err(_) => Error::unavailable("the store is not defined yet; try again"),
                 });
             }
@@ -201,7 +201,7 @@ fn log_id_of(at: PartitionRef) -> LogId {
     LogId(xxh3_64(at.to_string().as_bytes()) | 1)
 }
 
-fn taken(name: &str) -> Error {
+fn name_taken_error(name: &str) -> Error {
     let message = "a store with this name exists already; choose another name";
     Error::conflict(message).with_store(name)
 }

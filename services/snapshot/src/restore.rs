@@ -64,7 +64,7 @@ impl BackupParts {
             PointInTime::Newest => self.backups.backups_with_newest(store).await?,
             _ => self.backups.backups(store).await?,
         };
-        let backups = chosen(backups, store, point)?;
+        let backups = choose_backups(backups, store, point)?;
         let newest = backups.last().ok_or_else(|| no_backup(store))?;
         let new_store = NewStore {
             parts: &self.service,
@@ -76,19 +76,22 @@ impl BackupParts {
         new_store.create_logs().await?;
         let restore = Restore { parts: self, backups: &backups, newest, new_store };
         let count = newest.partition_count();
-        let mut made: BTreeMap<PartitionId, FinishedPartition> = BTreeMap::new();
-        for named in [true, false] {
-            let named_time = made.values().map(|made| made.progress.partition_time).max();
+        let mut partitions: BTreeMap<PartitionId, FinishedPartition> = BTreeMap::new();
+        for is_named_round in [true, false] {
+            let named_time =
+                partitions.values().map(|partition| partition.progress.partition_time).max();
             for partition in count.partitions() {
-                let Some(target) = target_of(point, partition, named, named_time) else { continue };
-                made.insert(partition, restore.partition(partition, target).await?);
-                tell(made.len() as u32, count.0);
+                let Some(target) = target_of(point, partition, is_named_round, named_time) else {
+                    continue;
+                };
+                partitions.insert(partition, restore.partition(partition, target).await?);
+                tell(partitions.len() as u32, count.0);
             }
         }
-        let versions = made.values().map(|made| made.progress.schema_version);
+        let versions = partitions.values().map(|partition| partition.progress.schema_version);
         let newest_seen = versions.max().unwrap_or_default().max(SchemaVersion(1));
         restore.new_store.define(newest_seen).await?;
-        let documents = made.values().map(|made| made.documents).sum();
+        let documents = partitions.values().map(|partition| partition.documents).sum();
         info!(store, restore_as, documents, "store restored");
         Ok(RestoredStore { store: restore.new_store.id, partitions: count.0, documents })
     }
@@ -112,14 +115,18 @@ impl BackupParts {
 /// Selects the backups for a restore, the newest of which has all definitions: the backups of the
 /// store, or of the version of it, that the point names; otherwise of the newest one whose backups
 /// reach the point.
-fn chosen(mut backups: Vec<Backup>, store: &str, point: &PointInTime) -> Result<Vec<Backup>> {
+fn choose_backups(
+    mut backups: Vec<Backup>,
+    store: &str,
+    point: &PointInTime,
+) -> Result<Vec<Backup>> {
     let mut stores: Vec<StoreId> = Vec::new();
     for backup in backups.iter().rev() {
         if !stores.contains(&backup.store) {
             stores.push(backup.store);
         }
     }
-    let chosen = match point {
+    let chosen_store = match point {
         PointInTime::Newest => None,
         PointInTime::Backup(id) => {
             let place = backups.iter().position(|backup| backup.name.id == *id);
@@ -132,8 +139,8 @@ fn chosen(mut backups: Vec<Backup>, store: &str, point: &PointInTime) -> Result<
         }
     };
     // If no backups reach the point, the restore reports why the newest does not.
-    let chosen = chosen.or(stores.first().copied());
-    backups.retain(|backup| Some(backup.store) == chosen);
+    let chosen_store = chosen_store.or(stores.first().copied());
+    backups.retain(|backup| Some(backup.store) == chosen_store);
     match backups.is_empty() {
         true => Err(no_backup(store)),
         false => Ok(backups),
@@ -142,11 +149,12 @@ fn chosen(mut backups: Vec<Backup>, store: &str, point: &PointInTime) -> Result<
 
 /// Returns whether the backups of a store reach a time in each of its partitions.
 fn is_led_to(backups: &[Backup], store: StoreId, time: Timestamp) -> bool {
-    let of: Vec<_> = backups.iter().filter(|backup| backup.store == store).collect();
-    let count = of.last().map_or(0, |newest| newest.partitions.len());
+    let store_backups: Vec<_> = backups.iter().filter(|backup| backup.store == store).collect();
+    let count = store_backups.last().map_or(0, |newest| newest.partitions.len());
     (0..count).all(|number| {
-        let of: Vec<_> = of.iter().filter_map(|backup| backup.partitions.get(number)).collect();
-        RestoreChain::find(&of, RestoreTarget::Before(time)).is_ok()
+        let partition_backups: Vec<_> =
+            store_backups.iter().filter_map(|backup| backup.partitions.get(number)).collect();
+        RestoreChain::find(&partition_backups, RestoreTarget::Before(time)).is_ok()
     })
 }
 
@@ -188,17 +196,17 @@ impl Restore<'_> {
         target: RestoreTarget,
     ) -> Result<FinishedPartition> {
         let log = match self.new_store.begin(partition).await? {
-            PartitionParts::Finished(made) => return Ok(made),
+            PartitionParts::Finished(finished_partition) => return Ok(finished_partition),
             PartitionParts::Log(log) => log,
         };
-        let past = self.past(partition, target).await?;
+        let point_in_time = self.state_at_target(partition, target).await?;
         let mut builder = self.new_store.image(log)?;
-        let state = block_in_place(|| past.restore(&mut builder, log))?;
+        let state = block_in_place(|| point_in_time.restore(&mut builder, log))?;
         self.new_store.publish(log, builder, &state).await
     }
 
     /// Returns the partition's state at the target.
-    async fn past(
+    async fn state_at_target(
         &self,
         partition: PartitionId,
         target: RestoreTarget,
@@ -213,17 +221,17 @@ impl Restore<'_> {
         let BackupParts { scratch, service, .. } = self.parts;
         let memory = service.options.memory_bytes;
         let definitions = &self.newest.definitions;
-        let mut past =
+        let mut point_in_time =
             PointInTimePartition::begin(&from, &manifest, definitions, scratch, memory).await?;
         let chunks = chain.log.iter().map(|segment| segment.chunk).collect();
         let mut chunks = Box::pin(from.chunks(chunks));
         for segment in &chain.log {
             let Some(records) = chunks.try_next().await? else { break };
-            if block_in_place(|| past.go_on(segment, &records, chain.target))? {
+            if block_in_place(|| point_in_time.go_on(segment, &records, chain.target))? {
                 break;
             }
         }
-        Ok(past)
+        Ok(point_in_time)
     }
 }
 

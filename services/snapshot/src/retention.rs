@@ -97,17 +97,18 @@ impl<'r> Retention<'r> {
         for version in definition.versions.all().iter().filter(follows) {
             let stored_at = PartitionRef { store: version.storage_id, ..at };
             let of_version = self.parts.snapshots.partition(stored_at);
-            let Some(until) = self.trims_until(&of_version, bounds, retention_us).await? else {
+            let Some(trim_limit) = self.trims_until(&of_version, bounds, retention_us).await?
+            else {
                 return Ok(());
             };
-            all.push(until);
+            all.push(trim_limit);
         }
         let Some((before, log_id)) = all.into_iter().min() else { return Ok(()) };
         if before <= bounds.start {
             return Ok(());
         }
-        let kept = Bounds { start: before, ..bounds };
-        if find_log_id(&*self.parts.context.log, at, kept).await? != Some(log_id) {
+        let retained_bounds = Bounds { start: before, ..bounds };
+        if find_log_id(&*self.parts.context.log, at, retained_bounds).await? != Some(log_id) {
             return Ok(());
         }
         match self.parts.context.log.trim(at, before).await {
@@ -124,11 +125,11 @@ impl<'r> Retention<'r> {
     /// Returns the offset up to which these snapshots permit a trim, and the id of their log.
     async fn trims_until(
         &self,
-        of: &PartitionSnapshots,
+        snapshots: &PartitionSnapshots,
         bounds: Bounds,
         retention_us: i64,
     ) -> Result<Option<(Offset, LogId)>> {
-        let Some(newest) = of.newest(None).await? else { return Ok(None) };
+        let Some(newest) = snapshots.newest(None).await? else { return Ok(None) };
         if newest.progress.offset_applied > bounds.end {
             return Ok(None);
         }
@@ -136,11 +137,11 @@ impl<'r> Retention<'r> {
         // later state.
         let from = newest.progress.partition_time.as_micros().saturating_sub(retention_us);
         let mut before = None;
-        for listed in of.list().await?.into_iter().filter(ListedSnapshot::counts) {
+        for listed in snapshots.list().await?.into_iter().filter(ListedSnapshot::counts) {
             if listed.name.log_id != newest.log_id {
                 continue;
             }
-            let manifest = match of.read(listed.name).await {
+            let manifest = match snapshots.read(listed.name).await {
                 // An unreadable snapshot retains the log; another snapshot may be readable.
                 Err(error) if is_lost(&error) => continue,
                 read => read?,

@@ -28,7 +28,7 @@ impl RollbackWindows {
     pub(crate) async fn close(&mut self, parts: &SnapshotParts, stores: &[Definition]) {
         self.live.retain(|id, _| stores.iter().any(|store| store.store == *id));
         for store in stores {
-            for number in self.passed(store, parts.options.rollback_window) {
+            for number in self.passed_versions(store, parts.options.rollback_window) {
                 match drop_version(parts, &store.name, number).await {
                     Err(error) if error.code() == ErrorCode::NotFound => {}
                     Err(error) => {
@@ -41,13 +41,13 @@ impl RollbackWindows {
     }
 
     /// Returns the versions of a store whose rollback window has passed.
-    fn passed(&mut self, store: &Definition, window: Duration) -> Vec<VersionNumber> {
+    fn passed_versions(&mut self, store: &Definition, window: Duration) -> Vec<VersionNumber> {
         let live = store.versions.live().number;
-        let (seen, since) = self.live.entry(store.store).or_insert((live, Instant::now()));
-        if *seen != live {
-            (*seen, *since) = (live, Instant::now());
+        let (last_live, live_at) = self.live.entry(store.store).or_insert((live, Instant::now()));
+        if *last_live != live {
+            (*last_live, *live_at) = (live, Instant::now());
         }
-        if since.elapsed() < window {
+        if live_at.elapsed() < window {
             return Vec::new();
         }
         let numbers = store.versions.all().iter().map(|version| version.number);
@@ -69,20 +69,24 @@ mod tests {
         let first =
             StoreSpec::documents("users", KeyType::Int64).partitions(1).define(StoreId(1)).unwrap();
         let mut windows = RollbackWindows::default();
-        assert_eq!(windows.passed(&first, window), []);
+        assert_eq!(windows.passed_versions(&first, window), []);
         tokio::time::advance(2 * window).await;
-        assert_eq!(windows.passed(&first, window), [], "there is none before it");
+        assert_eq!(windows.passed_versions(&first, window), [], "there is none before it");
         let pushed = first.with_version(StoreId(8), vec![Offset(3)]).unwrap();
-        assert_eq!(windows.passed(&pushed, window), [], "it is not live yet");
+        assert_eq!(windows.passed_versions(&pushed, window), [], "it is not live yet");
         let live = pushed.with_live(VersionNumber(2)).unwrap();
-        assert_eq!(windows.passed(&live, window), []);
+        assert_eq!(windows.passed_versions(&live, window), []);
         tokio::time::advance(window / 2).await;
-        let back = live.with_live(VersionNumber(1)).unwrap();
-        assert_eq!(windows.passed(&back, window), []);
+        let rolled_back = live.with_live(VersionNumber(1)).unwrap();
+        assert_eq!(windows.passed_versions(&rolled_back, window), []);
         tokio::time::advance(2 * window).await;
-        assert_eq!(windows.passed(&back, window), [], "a later one may be gone on to");
-        assert_eq!(windows.passed(&live, window), [], "it is live again");
+        assert_eq!(
+            windows.passed_versions(&rolled_back, window),
+            [],
+            "a later one may be gone on to"
+        );
+        assert_eq!(windows.passed_versions(&live, window), [], "it is live again");
         tokio::time::advance(window).await;
-        assert_eq!(windows.passed(&live, window), [VersionNumber(1)]);
+        assert_eq!(windows.passed_versions(&live, window), [VersionNumber(1)]);
     }
 }

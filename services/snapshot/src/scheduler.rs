@@ -141,9 +141,9 @@ impl SnapshotScheduler {
                 }
             }
             self.parts.context.membership.acknowledge_assignment(&assigned);
-            let ours = self.first_of_ours();
-            tasks.repartitions.reconcile(&self.parts, &ours);
-            windows.close(&self.parts, &ours).await;
+            let own_stores = self.first_of_ours();
+            tasks.repartitions.reconcile(&self.parts, &own_stores);
+            windows.close(&self.parts, &own_stores).await;
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -151,14 +151,14 @@ impl SnapshotScheduler {
     /// Returns all partitions of active stores, for each version of their documents.
     fn partitions(&self) -> BTreeSet<PartitionRef> {
         let catalog = self.parts.context.catalog.catalog();
-        let of = |definition: &Definition| {
+        let partitions_of = |definition: &Definition| {
             let store = definition.store;
             definition
                 .partitions
                 .partitions()
                 .map(move |partition| PartitionRef { store, partition })
         };
-        catalog.active_versions().flat_map(|schema| of(&schema.definition)).collect()
+        catalog.active_versions().flat_map(|schema| partitions_of(&schema.definition)).collect()
     }
 
     /// Returns the active stores whose first partition is assigned to this process, which does the
@@ -169,8 +169,9 @@ impl SnapshotScheduler {
         let stores = catalog.document_stores().map(|schema| (*schema.definition).clone());
         // A repartition stays with the process of the new version's first partition from beginning
         // to end.
-        let first = |definition: &Definition| definition.versions.newest().logs.at(PartitionId(0));
-        stores.filter(|definition| assigned.has(first(definition))).collect()
+        let first_partition =
+            |definition: &Definition| definition.versions.newest().logs.at(PartitionId(0));
+        stores.filter(|definition| assigned.has(first_partition(definition))).collect()
     }
 
     /// Returns whether a version of a store's documents was dropped, so that its snapshots are

@@ -50,8 +50,8 @@ impl Backups for BackupService {
         let parts = Arc::clone(&self.0);
         Ok(answers(|sender| async move {
             let tell = |partitions_done, partitions| {
-                let told = v1::TakeBackupResponse { partitions_done, partitions, backup: None };
-                drop(sender.send(Ok(told)));
+                let response = v1::TakeBackupResponse { partitions_done, partitions, backup: None };
+                drop(sender.send(Ok(response)));
             };
             let backup = parts.take(&store, tell).await?;
             if let Some(keep) = keep {
@@ -86,8 +86,9 @@ impl Backups for BackupService {
         let parts = Arc::clone(&self.0);
         Ok(answers(|sender| async move {
             let tell = |partitions_done, partitions| {
-                let told = v1::RestoreStoreResponse { partitions_done, partitions, restored: None };
-                drop(sender.send(Ok(told)));
+                let response =
+                    v1::RestoreStoreResponse { partitions_done, partitions, restored: None };
+                drop(sender.send(Ok(response)));
             };
             let restored = parts.restore(&store, &restore_as, &point, tell).await?;
             let (store_id, documents) = (restored.store.0, restored.documents);

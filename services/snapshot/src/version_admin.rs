@@ -94,7 +94,7 @@ pub(crate) async fn drop_version(
     parts.catch_up().await?;
     let before = parts.context.catalog.catalog().store_by_name(store)?.definition.clone();
     let drop = |definition: &Definition| definition.without_version(number).map(Some);
-    let without = alter_versions(parts, store, drop).await?;
+    let definition = alter_versions(parts, store, drop).await?;
     if let Some(version) = before.versions.get(number) {
         for partition in version.logs.partitions.partitions() {
             let at = PartitionRef { store: version.storage_id, partition };
@@ -102,7 +102,7 @@ pub(crate) async fn drop_version(
         }
         delete_unused_logs(parts, before.store).await?;
     }
-    Ok(without)
+    Ok(definition)
 }
 
 /// Deletes the logs that no version of a store's documents follows any more and from which nothing

@@ -107,8 +107,8 @@ async fn activate(version: &NewVersion<'_>, pushed: &StoreVersion) -> Result<()>
 /// repartition.
 async fn await_live(version: &NewVersion<'_>, pushed: &StoreVersion) -> Result<()> {
     let name = &version.definition.name;
-    let (mut last, mut since) = (None, Instant::now());
-    while since.elapsed() < LIVE_WAIT {
+    let (mut last, mut moved_at) = (None, Instant::now());
+    while moved_at.elapsed() < LIVE_WAIT {
         let catalog = version.parts.context.catalog.catalog();
         let definition = &catalog.store_by_name(name)?.definition;
         if version.find_in(definition)?.number <= definition.versions.live().number {
@@ -116,7 +116,7 @@ async fn await_live(version: &NewVersion<'_>, pushed: &StoreVersion) -> Result<(
         }
         let progress = (definition.version, forwarded_entries(version, pushed).await?);
         if last != Some(progress) {
-            (last, since) = (Some(progress), Instant::now());
+            (last, moved_at) = (Some(progress), Instant::now());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -45,14 +45,14 @@ impl OutcomeComparison<'_> {
             };
             match outcomes.await {
                 Ok((pushed, previous)) => {
-                    let later = pushed.all().filter(|it| it.position.offset >= *start);
-                    let differ = later.filter(|it| {
+                    let later_outcomes = pushed.all().filter(|it| it.position.offset >= *start);
+                    let differing_outcomes = later_outcomes.filter(|it| {
                         let other = previous.get(it.client, it.sequence);
                         other.is_some_and(|other| is_applied(it) != is_applied(&other))
                     });
                     let change =
                         |outcome: &Outcome| ChangedOutcome { partition, outcome: *outcome };
-                    changed.extend(differ.map(change));
+                    changed.extend(differing_outcomes.map(change));
                 }
                 Err(error) => self.warn(partition, &error),
             }
@@ -101,9 +101,9 @@ impl OutcomeComparison<'_> {
     ) -> Result<OutcomeTable> {
         let StoreVersion { logs, storage_id, .. } = *version;
         let end = self.parts.context.log.bounds(logs.at(partition)).await?.end;
-        let of = VersionPartition { name: self.store, logs, storage_id, partition };
+        let version_partition = VersionPartition { name: self.store, logs, storage_id, partition };
         let is_wanted = |found: &RestoredState| found.state.offset_applied >= end;
-        Ok(await_replica_state(self.parts, of, is_wanted).await?.outcomes)
+        Ok(await_replica_state(self.parts, version_partition, is_wanted).await?.outcomes)
     }
 }
 

@@ -70,10 +70,10 @@ impl<'d> Columns<'d> {
         definition: &'d Definition,
         names: &ColumnNames,
     ) -> Result<Self> {
-        let missing = |what: &str, name: &str| {
+        let missing = |role: &str, name: &str| {
             let message = format!(
-                "the file lacks the column `{name}` of the {what}; name the column that holds the \
-                 {what}"
+                "the file lacks the column `{name}` of the {role}; name the column that holds the \
+                 {role}"
             );
             Error::invalid_argument(message)
         };
@@ -83,21 +83,21 @@ impl<'d> Columns<'d> {
         }
         for (place, column) in schema.fields().iter().enumerate() {
             let name = column.name();
-            let of = |field_type| {
+            let column_of = |field_type| {
                 check_type(column, field_type)?;
                 Ok::<_, Error>(Column { place, name: name.clone(), field_type })
             };
             let is_key = *name == names.key;
             if is_key {
-                key = Some(of(definition.key_type.field_type())?);
+                key = Some(column_of(definition.key_type.field_type())?);
             }
             match definition.field(name) {
                 Some(field) if Some(field.id) == definition.partition_key => {
-                    partition_key = Some(of(field.field_type)?);
+                    partition_key = Some(column_of(field.field_type)?);
                 }
                 Some(_) if names.ignored.contains(name) => {}
                 Some(field) => {
-                    if fields.insert(field.id, of(field.field_type)?).is_some() {
+                    if fields.insert(field.id, column_of(field.field_type)?).is_some() {
                         let message = "two columns name one field; ignore one of the two";
                         return Err(Error::invalid_argument(message).with_field(name));
                     }
@@ -132,12 +132,12 @@ impl<'d> Columns<'d> {
         first: u64,
         mut visit: impl FnMut(ReadRow) -> Result<()>,
     ) -> Result<(), (usize, Error)> {
-        let whole = |error| (0, error);
-        let keys = self.key.cells(batch).map_err(whole)?;
+        let batch_error = |error| (0, error);
+        let keys = self.key.cells(batch).map_err(batch_error)?;
         let partition_keys = self.partition_key.as_ref().map(|column| column.cells(batch));
-        let partition_keys = partition_keys.transpose().map_err(whole)?;
+        let partition_keys = partition_keys.transpose().map_err(batch_error)?;
         let fields = self.fields.iter().map(|(id, column)| Ok((*id, column, column.cells(batch)?)));
-        let fields: Vec<_> = fields.collect::<Result<_>>().map_err(whole)?;
+        let fields: Vec<_> = fields.collect::<Result<_>>().map_err(batch_error)?;
         for row in 0..batch.num_rows() {
             let read = || {
                 let (key, partition) = self.identity(&keys, partition_keys.as_ref(), row)?;
@@ -294,11 +294,11 @@ fn scalar_fits(from: &DataType, to: ScalarType) -> bool {
 mod tests;
 
 /// Returns the bytes of a key in a cell of an array that was cast to this type; `None` for a null.
-fn key_bytes(cells: &ArrayRef, of: FieldType, row: usize) -> Option<Vec<u8>> {
+fn key_bytes(cells: &ArrayRef, field_type: FieldType, row: usize) -> Option<Vec<u8>> {
     if cells.is_null(row) {
         return None;
     }
-    Some(match of {
+    Some(match field_type {
         FieldType::STRING => cells.as_string::<i32>().value(row).into(),
         FieldType::INT64 => cells.as_primitive::<Int64Type>().value(row).to_le_bytes().to_vec(),
         // `Columns::of` has checked that the type is one of the three key types.

@@ -45,14 +45,14 @@ fn read(definition: &Definition, batch: &RecordBatch) -> Result<Vec<ReadRow>, (u
 }
 
 /// Reads a column of these cells as a field of this type.
-fn values(of: FieldType, cells: ArrayRef) -> Result<Vec<Option<Value>>, (usize, Error)> {
+fn values(field_type: FieldType, cells: ArrayRef) -> Result<Vec<Option<Value>>, (usize, Error)> {
     let ids: Int64Array = (0..cells.len() as i64).map(Some).collect();
     let batch = batch(&[("id", Arc::new(ids)), ("it", cells)]);
     let value = |row: ReadRow| match row.change.fields.into_iter().next()?.op {
         FieldOp::Set(value) => value,
         other => panic!("{other:?}"),
     };
-    Ok(read(&store(KeyType::Int64, of), &batch)?.into_iter().map(value).collect())
+    Ok(read(&store(KeyType::Int64, field_type), &batch)?.into_iter().map(value).collect())
 }
 
 fn lists<T: arrow::datatypes::ArrowPrimitiveType>(lists: Vec<Vec<T::Native>>) -> ArrayRef {
@@ -62,9 +62,9 @@ fn lists<T: arrow::datatypes::ArrowPrimitiveType>(lists: Vec<Vec<T::Native>>) ->
 
 /// Asserts that each of these columns has this value.
 fn assert_values<const N: usize>(cases: [(FieldType, ArrayRef, Value); N]) {
-    for (of, cells, value) in cases {
-        let words = format!("{} as {of}", cells.data_type());
-        let found = values(of, cells).unwrap_or_else(|error| panic!("{words}: {error:?}"));
+    for (field_type, cells, value) in cases {
+        let words = format!("{} as {field_type}", cells.data_type());
+        let found = values(field_type, cells).unwrap_or_else(|error| panic!("{words}: {error:?}"));
         assert_eq!(found.first(), Some(&Some(value)), "{words}");
     }
 }
@@ -106,10 +106,11 @@ fn columns_of_fitting_types_have_the_values_of_their_field() {
             Value::Bytes(b"a".to_vec()),
         ),
     ]);
-    let nothing = values(scalar(ScalarType::Int32), Arc::new(NullArray::new(2))).unwrap();
-    assert_eq!(nothing, [None, None]);
-    let some = values(scalar(ScalarType::Int32), Arc::new(Int32Array::from(vec![None, Some(1)])));
-    assert_eq!(some.unwrap(), [None, Some(Value::Int32(1))]);
+    let null_values = values(scalar(ScalarType::Int32), Arc::new(NullArray::new(2))).unwrap();
+    assert_eq!(null_values, [None, None]);
+    let int_values =
+        values(scalar(ScalarType::Int32), Arc::new(Int32Array::from(vec![None, Some(1)])));
+    assert_eq!(int_values.unwrap(), [None, Some(Value::Int32(1))]);
 }
 
 #[test]
@@ -159,9 +160,9 @@ fn misfitting_value_is_refused_with_the_field_name() {
         (FieldType::Vector(VectorType::I8, 1), lists::<Int64Type>(vec![vec![300]])),
         (FieldType::Vector(VectorType::F32, 1), Arc::new(Float32Array::from(vec![1.0]))),
     ];
-    for (of, cells) in cases {
-        let words = format!("{} as {of}", cells.data_type());
-        let (_, error) = values(of, cells).expect_err(&words);
+    for (field_type, cells) in cases {
+        let words = format!("{} as {field_type}", cells.data_type());
+        let (_, error) = values(field_type, cells).expect_err(&words);
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{words}: {error}");
         assert_eq!(error.context().field.as_deref(), Some("it"), "{words}: {error}");
     }
@@ -176,10 +177,10 @@ fn key_column_is_found_by_name_and_required_in_every_row() {
     assert_eq!(rows[1].partition, partition_of(&8_i64.to_le_bytes(), ints.partitions));
     assert_eq!((rows[0].change.sequence, rows[1].change.sequence), (Sequence(1), Sequence(2)));
 
-    let some: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None]));
-    let (row, error) = read(&ints, &batch(&[("id", some.clone())])).err().unwrap();
+    let ids: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None]));
+    let (row, error) = read(&ints, &batch(&[("id", ids.clone())])).err().unwrap();
     assert_eq!((row, error.code()), (1, ErrorCode::InvalidArgument), "{error}");
-    let (_, error) = read(&ints, &batch(&[("it", some)])).err().unwrap();
+    let (_, error) = read(&ints, &batch(&[("it", ids)])).err().unwrap();
     assert!(error.to_string().contains("`id`"), "{error}");
     let texts = store(KeyType::String, FieldType::INT32);
     let wrong: ArrayRef = Arc::new(Int64Array::from(vec![7]));
@@ -196,13 +197,13 @@ fn declared_partition_key_is_a_required_column() {
     let carts = spec.define(StoreId(1)).unwrap();
     let ids: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
     let tenants: ArrayRef = Arc::new(Int32Array::from(vec![9]));
-    let its: ArrayRef = Arc::new(Int32Array::from(vec![1]));
-    let all = batch(&[("it", its.clone()), ("tenant", tenants), ("id", ids.clone())]);
+    let values: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+    let all = batch(&[("it", values.clone()), ("tenant", tenants), ("id", ids.clone())]);
     let rows = read(&carts, &all).unwrap();
     assert_eq!(rows[0].change.key, Key::partitioned(&9_i64.to_le_bytes(), b"a").unwrap());
     assert_eq!(rows[0].partition, partition_of(&9_i64.to_le_bytes(), carts.partitions));
     assert_eq!(rows[0].change.fields.len(), 1, "the key holds it already");
-    let (_, error) = read(&carts, &batch(&[("it", its), ("id", ids)])).err().unwrap();
+    let (_, error) = read(&carts, &batch(&[("it", values), ("id", ids)])).err().unwrap();
     assert!(error.to_string().contains("`tenant`"), "{error}");
 }
 
@@ -213,12 +214,14 @@ fn columns_match_old_and_new_names_and_each_field_once() {
     let column = |number: i32| Arc::new(Int32Array::from(vec![number])) as ArrayRef;
     let rows = read(&definition, &batch(&[("id", column(1)), ("that", column(2))])).unwrap();
     assert_eq!(rows[0].change.fields[0].op, FieldOp::Set(Some(Value::Int32(2))));
-    let both = batch(&[("id", column(1)), ("that", column(2)), ("it", column(3))]);
-    assert!(read(&definition, &both).err().unwrap().1.to_string().contains("two columns"));
-    let more = batch(&[("id", column(1)), ("more", column(2))]);
-    let (_, error) = read(&definition, &more).err().unwrap();
+    let duplicate_batch = batch(&[("id", column(1)), ("that", column(2)), ("it", column(3))]);
+    assert!(
+        read(&definition, &duplicate_batch).err().unwrap().1.to_string().contains("two columns")
+    );
+    let other_batch = batch(&[("id", column(1)), ("more", column(2))]);
+    let (_, error) = read(&definition, &other_batch).err().unwrap();
     assert!(error.to_string().contains("only: it"), "{error}");
     let ignoring = ColumnNames { ignored: BTreeSet::from(["more".to_owned()]), ..names() };
-    let columns = Columns::of(&more.schema(), &definition, &ignoring).unwrap();
+    let columns = Columns::of(&other_batch.schema(), &definition, &ignoring).unwrap();
     assert_eq!(columns.places().collect::<Vec<_>>(), [0]);
 }

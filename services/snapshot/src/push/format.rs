@@ -147,7 +147,7 @@ impl<'d> Reading<'d> {
     /// otherwise all unknown names are ignored, since the names of a line are known only when it is
     /// read.
     fn json_lines(file: File, definition: &'d Definition, names: &ColumnNames) -> Result<Self> {
-        let of = |name: &str, field_type: FieldType| {
+        let field_of = |name: &str, field_type: FieldType| {
             let data_type = match field_type {
                 // The cast checks the length.
                 FieldType::Vector(..) => match arrow_type(field_type, &DataType::Null) {
@@ -162,9 +162,10 @@ impl<'d> Reading<'d> {
             Field::new(name, data_type, true)
         };
         let fields = definition.fields.iter().filter(|field| !names.ignored.contains(&field.name));
-        let mut fields: Vec<_> = fields.map(|field| of(&field.name, field.field_type)).collect();
+        let mut fields: Vec<_> =
+            fields.map(|field| field_of(&field.name, field.field_type)).collect();
         if !fields.iter().any(|field| *field.name() == names.key) {
-            fields.push(of(&names.key, definition.key_type.field_type()));
+            fields.push(field_of(&names.key, definition.key_type.field_type()));
         }
         let schema = Arc::new(Schema::new(fields));
         let columns = Columns::of(&schema, definition, names)?;

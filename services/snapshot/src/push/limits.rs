@@ -44,7 +44,7 @@ impl PushLimits {
     /// # Errors
     /// `InvalidArgument`.
     pub(crate) fn check(&self, definition: &Definition) -> Result<()> {
-        if self.rows_max.is_some_and(|most| most < self.rows_min) {
+        if self.rows_max.is_some_and(|rows_max| rows_max < self.rows_min) {
             return Err(Error::invalid_argument(
                 "the minimum of rows is above the maximum; lower the minimum",
             ));
@@ -67,17 +67,19 @@ impl PushLimits {
     /// `InvalidArgument`, with the limit and the counted value.
     pub(crate) fn check_counts(&self, counts: &RowCounts, definition: &Definition) -> Result<()> {
         let rows = counts.rows;
-        if rows < self.rows_min || self.rows_max.is_some_and(|most| rows > most) {
-            let most = self.rows_max.map_or("any number".to_owned(), |most| most.to_string());
-            let message = format!("the files hold {rows} rows, not {} to {most}", self.rows_min);
+        if rows < self.rows_min || self.rows_max.is_some_and(|rows_max| rows > rows_max) {
+            let rows_max =
+                self.rows_max.map_or("any number".to_owned(), |rows_max| rows_max.to_string());
+            let message =
+                format!("the files hold {rows} rows, not {} to {rows_max}", self.rows_min);
             return Err(Error::invalid_argument(message));
         }
-        for (name, most) in &self.null_rates_max {
+        for (name, rate_max) in &self.null_rates_max {
             let field = definition.field(name).map(|field| field.id.0).unwrap_or_default();
             let values = counts.values.get(&field).copied().unwrap_or_default();
             let rate = (rows - values) as f64 / rows.max(1) as f64;
-            if rate > *most {
-                let message = format!("{rate:.4} of the rows have no value, more than {most}");
+            if rate > *rate_max {
+                let message = format!("{rate:.4} of the rows have no value, more than {rate_max}");
                 return Err(Error::invalid_argument(message).with_field(name));
             }
         }

@@ -59,15 +59,15 @@ impl NewVersion<'_> {
     /// Returns the version's definitions: the definition by which its rows are encoded, the newest
     /// one at the start of the push, and later ones up to the position of the live version.
     pub(super) fn definitions(&self, state: &PartitionState) -> Vec<Definition> {
-        let mut definitions = vec![self.definition_of_rows(), self.own(&self.definition)];
+        let mut definitions = vec![self.definition_of_rows(), self.to_own_form(&self.definition)];
         definitions.dedup();
         let catalog = self.parts.context.catalog.catalog();
         let all = catalog.definitions(self.definition.store);
-        let later = all.map(|at| &*at.definition).filter(|definition| {
+        let later_definitions = all.map(|schema| &*schema.definition).filter(|definition| {
             (self.definition.version < definition.version)
                 && (definition.version <= state.schema_version)
         });
-        definitions.extend(later.map(|definition| self.own(definition)));
+        definitions.extend(later_definitions.map(|definition| self.to_own_form(definition)));
         definitions
     }
 
@@ -76,34 +76,39 @@ impl NewVersion<'_> {
     /// equal those of unchanged documents byte by byte, and readers store them once. Each push
     /// appends definitions that do not change the description of documents.
     fn definition_of_rows(&self) -> Definition {
-        let alike = |it: &Definition| Definition {
+        let with_own_version = |definition: &Definition| Definition {
             version: self.definition.version,
             versions: self.definition.versions.clone(),
-            ..it.clone()
+            ..definition.clone()
         };
         let catalog = self.parts.context.catalog.catalog();
         let all = catalog.definitions(self.definition.store);
-        let alike = all.map(|at| &*at.definition).find(|it| alike(it) == self.definition);
-        self.own(alike.unwrap_or(&self.definition))
+        let oldest = all
+            .map(|schema| &*schema.definition)
+            .find(|definition| with_own_version(definition) == self.definition);
+        self.to_own_form(oldest.unwrap_or(&self.definition))
     }
 
     /// Converts a definition of the store into the version's form.
-    fn own(&self, definition: &Definition) -> Definition {
-        let own = Definition {
+    fn to_own_form(&self, definition: &Definition) -> Definition {
+        let definition = Definition {
             store: self.storage_id,
             partitions: self.partitions,
             ..definition.clone()
         };
         match self.repartition.get() {
-            None => own,
-            Some(repartition) => Definition { versions: repartition.versions.clone(), ..own },
+            None => definition,
+            Some(repartition) => {
+                Definition { versions: repartition.versions.clone(), ..definition }
+            }
         }
     }
 
     /// Returns this version in a definition of its store.
     pub(super) fn find_in<'d>(&self, definition: &'d Definition) -> Result<&'d StoreVersion> {
-        let gone = || Error::conflict("the version was dropped during the push; push again");
-        definition.versions.by_storage_id(self.storage_id).ok_or_else(gone)
+        let dropped_error =
+            || Error::conflict("the version was dropped during the push; push again");
+        definition.versions.by_storage_id(self.storage_id).ok_or_else(dropped_error)
     }
 
     /// Alters the newest definition; `None` leaves it unchanged.
@@ -117,12 +122,12 @@ impl NewVersion<'_> {
 
 /// The parts of the version.
 impl NewVersion<'_> {
-    fn at(&self, partition: PartitionId) -> PartitionRef {
+    fn partition_ref(&self, partition: PartitionId) -> PartitionRef {
         PartitionRef { store: self.storage_id, partition }
     }
 
     fn snapshots(&self, partition: PartitionId) -> PartitionSnapshots {
-        self.parts.snapshots.partition(self.at(partition))
+        self.parts.snapshots.partition(self.partition_ref(partition))
     }
 
     /// Returns whether the version has another number of partitions than the live version. If an
@@ -164,7 +169,7 @@ impl NewVersion<'_> {
                 start
             }
         };
-        let with = match self.definition.versions.by_storage_id(self.storage_id) {
+        let definition = match self.definition.versions.by_storage_id(self.storage_id) {
             Some(_) => self.definition.clone(),
             None => self.definition.with_repartitioned_version(
                 self.storage_id,
@@ -172,7 +177,7 @@ impl NewVersion<'_> {
                 start.offsets(),
             )?,
         };
-        drop(self.repartition.set(RepartitionStart { versions: with.versions, start }));
+        drop(self.repartition.set(RepartitionStart { versions: definition.versions, start }));
         logs.create_logs().await
     }
 
@@ -195,24 +200,26 @@ impl NewVersion<'_> {
     pub(super) async fn begin(&self, partition: PartitionId) -> Result<VersionParts> {
         if let Some(logs) = self.new_logs() {
             return Ok(match logs.begin(partition).await? {
-                PartitionParts::Finished(made) => VersionParts::Finished(made),
+                PartitionParts::Finished(finished_partition) => {
+                    VersionParts::Finished(finished_partition)
+                }
                 PartitionParts::Log(log) => {
                     let time_us = self.repartition.get().and_then(|it| it.start.time_us);
                     let time = time_us.map_or(Timestamp::MIN, Timestamp::from_micros);
-                    VersionParts::Base(log.begins(&self.own(&self.definition), time))
+                    VersionParts::Base(log.begins(&self.to_own_form(&self.definition), time))
                 }
             });
         }
-        if let Some(made) = self.snapshots(partition).newest(None).await? {
-            return Ok(VersionParts::Finished(FinishedPartition::of(&made)));
+        if let Some(manifest) = self.snapshots(partition).newest(None).await? {
+            return Ok(VersionParts::Finished(FinishedPartition::of(&manifest)));
         }
         let RestoredState { state, follow_state, .. } = self.live_state(partition).await?;
         if state.schema_version > self.definition.version {
             self.parts.catch_up().await?;
         }
         let last = Position { index_in_entry: u16::MAX, ..state.position };
-        let version = self.own(&self.definition).document_version(last);
-        let state = PartitionState { partition: self.at(partition), ..state };
+        let version = self.to_own_form(&self.definition).document_version(last);
+        let state = PartitionState { partition: self.partition_ref(partition), ..state };
         let state = ImageState::unopened(state, follow_state.append_time);
         Ok(VersionParts::Base(LoadBase { state, version }))
     }
@@ -226,8 +233,8 @@ impl NewVersion<'_> {
             state.schema_version >= self.definition.version && state.offset_applied >= end
         };
         let (name, logs, storage_id) = (&*self.definition.name, live.logs, live.storage_id);
-        let of = VersionPartition { name, logs, storage_id, partition };
-        await_replica_state(self.parts, of, is_wanted).await
+        let version_partition = VersionPartition { name, logs, storage_id, partition };
+        await_replica_state(self.parts, version_partition, is_wanted).await
     }
 
     /// Publishes an image as the first snapshot of a partition of the version.
@@ -239,7 +246,7 @@ impl NewVersion<'_> {
         let (store, definitions) = (&self.definition.name, self.definitions(&state.state));
         let manifest = publish_first(self.parts, builder, state, store, definitions).await?;
         if self.is_repartition() {
-            let at = self.at(state.state.partition.partition);
+            let at = self.partition_ref(state.state.partition.partition);
             self.parts.context.log.trim(at, state.state.offset_applied).await?;
         }
         Ok(FinishedPartition::of(&manifest))
@@ -248,12 +255,12 @@ impl NewVersion<'_> {
     /// Removes all parts of the version.
     pub(super) async fn abandon(&self) {
         let storage_id = self.storage_id;
-        let dropped =
+        let drop_attempt =
             self.alter(|definition| match definition.versions.by_storage_id(storage_id) {
                 Some(version) => definition.without_version(version.number).map(Some),
                 None => Ok(None),
             });
-        if let Err(error) = dropped.await {
+        if let Err(error) = drop_attempt.await {
             warn!(store = self.definition.name, %error, "abandoned version not dropped");
             return;
         }

@@ -110,8 +110,8 @@ impl PushParts {
     /// `NotFound` for an unknown version, `InvalidArgument` for the live one; else as the log and
     /// the object store.
     pub async fn drop_version(&self, store: &str, number: VersionNumber) -> Result<StoreVersions> {
-        let without = version_admin::drop_version(&self.service, store, number).await?;
-        Ok(without.versions)
+        let definition = version_admin::drop_version(&self.service, store, number).await?;
+        Ok(definition.versions)
     }
 
     /// Returns the store's current definition, and the definition of the pushed documents.

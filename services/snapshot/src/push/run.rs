@@ -44,7 +44,7 @@ impl PushRun<'_> {
         let (mut finished, time) = (Vec::new(), self.parts.service.context.clock.now());
         for partition in count.partitions() {
             let rows = Rows { spill: &spill, read: &read };
-            let load = |own: &[Definition], base| self.load(own, base, rows);
+            let load = |definitions: &[Definition], base| self.load(definitions, base, rows);
             finished.push(self.target.build(partition, definition, time, load).await?);
             progress.partitions_done += 1;
             tell(progress);
@@ -95,27 +95,32 @@ impl PushRun<'_> {
     }
 
     /// Folds a partition's rows, encoded by the first of these definitions.
-    fn load(&self, own: &[Definition], base: LoadBase, rows: Rows<'_>) -> Result<LoadedPartition> {
+    fn load(
+        &self,
+        definitions: &[Definition],
+        base: LoadBase,
+        rows: Rows<'_>,
+    ) -> Result<LoadedPartition> {
         let SnapshotParts { context, options, .. } = &self.parts.service;
         let (seed, memory) = (context.entropy.next_u64()?, options.memory_bytes);
         let state = &base.state.state;
         let (partition, log_id) = (state.partition.partition, state.log_id);
         let log_id = log_id.ok_or_else(|| Error::internal("a partition has no log"))?;
-        let version = own.first().map_or(SchemaVersion(0), |own| own.version);
-        let mut loaded = LoadedPartition::new(own, base, seed, memory)?;
+        let version = definitions.first().map_or(SchemaVersion(0), |definition| definition.version);
+        let mut loaded = LoadedPartition::new(definitions, base, seed, memory)?;
         for entry in rows.spill.entries(partition, log_id, version) {
             let outcomes = loaded.add(entry?)?;
-            if let Some(refused) =
+            if let Some(outcome) =
                 outcomes.iter().find(|it| it.condition != ConditionOutcome::Applied)
             {
-                return Err(self.refused(refused, rows.read));
+                return Err(self.refusal_error(outcome, rows.read));
             }
         }
         Ok(loaded)
     }
 
     /// Returns the error for a refused row, with its file and its number in the file.
-    fn refused(&self, outcome: &Outcome, read: &ReadProgress) -> Error {
+    fn refusal_error(&self, outcome: &Outcome, read: &ReadProgress) -> Error {
         let error = match outcome.condition {
             ConditionOutcome::TooLarge => {
                 Error::invalid_argument("the document is too large; split the document")

@@ -95,8 +95,8 @@ impl Pushes for PushService {
         request: Request<v1::DropVersionRequest>,
     ) -> Result<Response<v1::DropVersionResponse>, Status> {
         let v1::DropVersionRequest { store, version } = request.into_inner();
-        let dropped = self.0.drop_version(&store, VersionNumber(version)).await;
-        let versions = versions_message(&store, dropped)?;
+        let versions = self.0.drop_version(&store, VersionNumber(version)).await;
+        let versions = versions_message(&store, versions)?;
         Ok(Response::new(v1::DropVersionResponse { versions }))
     }
 }

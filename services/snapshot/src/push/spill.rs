@@ -51,23 +51,23 @@ impl Spill {
     pub(crate) fn open(path: &Path, bytes: u64, partitions: PartitionCount) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| refused(&error))?;
-        file.set_len(bytes).map_err(|error| refused(&error))?;
+        let file = file.map_err(|error| disk_error(&error))?;
+        file.set_len(bytes).map_err(|error| disk_error(&error))?;
         let count = partitions.0 as usize;
         let mut blocks = vec![Vec::new(); count];
-        let mut at = 0;
-        while at < bytes {
+        let mut offset = 0;
+        while offset < bytes {
             let mut header = [0; HEADER_BYTES as usize];
-            file.read_exact_at(&mut header, at).map_err(|error| refused(&error))?;
+            file.read_exact_at(&mut header, offset).map_err(|error| disk_error(&error))?;
             let [a, b, c, d, e, f, g, h] = header;
             let partition = u32::from_le_bytes([a, b, c, d]) as usize;
             let length = u32::from_le_bytes([e, f, g, h]);
-            let block = blocks.get_mut(partition).ok_or_else(broken)?;
-            block.push((at + HEADER_BYTES, length));
-            at += HEADER_BYTES + u64::from(length);
+            let block = blocks.get_mut(partition).ok_or_else(broken_error)?;
+            block.push((offset + HEADER_BYTES, length));
+            offset += HEADER_BYTES + u64::from(length);
         }
-        if at != bytes {
-            return Err(broken());
+        if offset != bytes {
+            return Err(broken_error());
         }
         let block_bytes = (PUSH_BLOCKS_BYTES / count).min(PUSH_BLOCK_BYTES);
         let mut open = Vec::new();
@@ -81,7 +81,7 @@ impl Spill {
     /// As the disk.
     pub(crate) fn add(&mut self, row: ReadRow) -> Result<()> {
         let ReadRow { partition, change } = row;
-        let open = self.open.get_mut(partition.0 as usize).ok_or_else(broken)?;
+        let open = self.open.get_mut(partition.0 as usize).ok_or_else(broken_error)?;
         open.bytes += bytes_of(&change);
         open.changes.push(change);
         if open.bytes >= self.block_bytes || open.changes.len() >= ENTRY_CHANGES_MAX {
@@ -115,7 +115,7 @@ impl Spill {
         block.extend_from_slice(&partition.0.to_le_bytes());
         block.extend_from_slice(&length.to_le_bytes());
         block.extend_from_slice(&entry);
-        self.file.write_all_at(&block, self.bytes).map_err(|error| refused(&error))?;
+        self.file.write_all_at(&block, self.bytes).map_err(|error| disk_error(&error))?;
         self.blocks[number].push((self.bytes + HEADER_BYTES, length));
         self.bytes += block.len() as u64;
         Ok(())
@@ -129,10 +129,10 @@ impl Spill {
         schema_version: SchemaVersion,
     ) -> impl Iterator<Item = Result<Entry>> + '_ {
         let blocks = self.blocks.get(partition.0 as usize).into_iter().flatten();
-        blocks.map(move |(at, length)| {
+        blocks.map(move |(offset, length)| {
             let mut bytes = vec![0; *length as usize];
-            self.file.read_exact_at(&mut bytes, *at).map_err(|error| refused(&error))?;
-            let entry = decode_entry(&bytes).map_err(|_| broken())?;
+            self.file.read_exact_at(&mut bytes, *offset).map_err(|error| disk_error(&error))?;
+            let entry = decode_entry(&bytes).map_err(|_| broken_error())?;
             Ok(Entry { log_id, schema_version, ..entry })
         })
     }
@@ -149,13 +149,13 @@ fn bytes_of(change: &Change) -> usize {
     change.key.as_bytes().len() + fields + HEADER_BYTES as usize
 }
 
-fn broken() -> Error {
+fn broken_error() -> Error {
     Error::internal("the rows stored during the push differ from the rows read; push again")
 }
 
-pub(crate) fn refused(error: &io::Error) -> Error {
+pub(crate) fn disk_error(error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => broken(),
+        io::ErrorKind::UnexpectedEof => broken_error(),
         _ => Error::of_disk("the rows of a push could not be stored", error),
     }
 }
@@ -210,8 +210,8 @@ mod tests {
         assert_eq!(sequences(&spill, 2), third);
         spill.add(row(20_000)).unwrap();
         spill.flush().unwrap();
-        let again = open(bytes).unwrap();
-        assert_eq!(sequences(&again, 2), third);
+        let reopened = open(bytes).unwrap();
+        assert_eq!(sequences(&reopened, 2), third);
         assert_eq!(open(bytes - 1).err().unwrap().code(), ErrorCode::Internal);
     }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
 
 use super::limits::RowCounts;
-use super::spill::refused;
+use super::spill::disk_error;
 
 /// Prefix of the folders of pushes.
 const PREFIX: &str = "push-";
@@ -64,15 +64,15 @@ impl PushWorkspace {
     /// `Unavailable` if the same push is in progress; else as the disk.
     pub(crate) fn lock(scratch: &Path, number: u64) -> Result<Self> {
         let folder = scratch.join(format!("{PREFIX}{number:016x}"));
-        fs::create_dir_all(&folder).map_err(|error| refused(&error))?;
-        let lock = File::create(folder.join(LOCK)).map_err(|error| refused(&error))?;
+        fs::create_dir_all(&folder).map_err(|error| disk_error(&error))?;
+        let lock = File::create(folder.join(LOCK)).map_err(|error| disk_error(&error))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let message = "the same push is already running; wait for its end";
                 return Err(Error::unavailable(message));
             }
-            Err(TryLockError::Error(error)) => return Err(refused(&error)),
+            Err(TryLockError::Error(error)) => return Err(disk_error(&error)),
         }
         if let Ok(now) = lock.metadata().and_then(|lock| lock.modified()) {
             sweep(scratch, &folder, now);
@@ -142,8 +142,8 @@ impl PushWorkspace {
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.folder.join(name);
         let new = path.with_extension("new");
-        fs::write(&new, bytes).map_err(|error| refused(&error))?;
-        fs::rename(&new, path).map_err(|error| refused(&error))
+        fs::write(&new, bytes).map_err(|error| disk_error(&error))?;
+        fs::rename(&new, path).map_err(|error| disk_error(&error))
     }
 
     /// Removes the folder.
@@ -166,15 +166,15 @@ fn unreadable(error: &io::Error) -> Error {
 }
 
 /// Removes the folders of pushes that were abandoned long before this time, by the disk's clock.
-fn sweep(scratch: &Path, own: &Path, now: SystemTime) {
+fn sweep(scratch: &Path, own_folder: &Path, now: SystemTime) {
     let entries = fs::read_dir(scratch).into_iter().flatten().flatten();
-    for folder in entries.map(|entry| entry.path()).filter(|path| path != own) {
+    for folder in entries.map(|entry| entry.path()).filter(|path| path != own_folder) {
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let is_push = name.is_some_and(|name| name.starts_with(PREFIX));
         let lock = folder.join(LOCK);
         let used = fs::metadata(folder.join(ROWS)).and_then(|rows| rows.modified());
-        let ago = used.ok().and_then(|used| now.duration_since(used).ok());
-        let is_old = ago.is_some_and(|ago| ago > Duration::from_millis(PUSH_WORKSPACE_TTL_MS));
+        let age = used.ok().and_then(|used| now.duration_since(used).ok());
+        let is_old = age.is_some_and(|age| age > Duration::from_millis(PUSH_WORKSPACE_TTL_MS));
         if is_push && is_old && File::open(lock).is_ok_and(|lock| lock.try_lock().is_ok()) {
             info!(folder = %folder.display(), "interrupted push removed");
             remove(&folder);
@@ -203,19 +203,19 @@ mod tests {
             ErrorCode::Unavailable
         );
         PushWorkspace::lock(scratch.path(), 8).unwrap();
-        let kept = ReadProgress { file_rows: vec![3], bytes: 4, ..ReadProgress::default() };
-        workspace.save_read_progress(&kept).unwrap();
-        let read = |of: &PushWorkspace| of.read_progress().unwrap();
+        let progress = ReadProgress { file_rows: vec![3], bytes: 4, ..ReadProgress::default() };
+        workspace.save_read_progress(&progress).unwrap();
+        let read = |workspace: &PushWorkspace| workspace.read_progress().unwrap();
         assert_eq!(read(&workspace), ReadProgress::default(), "its rows are not there");
         fs::write(workspace.rows_path(), "rows").unwrap();
         assert_eq!([5, 6].map(|fresh| workspace.number(fresh).unwrap()), [5, 5]);
         drop(workspace);
-        let again = PushWorkspace::lock(scratch.path(), 7).unwrap();
-        assert_eq!(again.number(8).unwrap(), 5);
-        assert_eq!(read(&again), kept);
-        fs::write(again.rows_path(), "row").unwrap();
-        assert_eq!(read(&again), ReadProgress::default(), "some of its rows are gone");
-        again.remove();
+        let reopened = PushWorkspace::lock(scratch.path(), 7).unwrap();
+        assert_eq!(reopened.number(8).unwrap(), 5);
+        assert_eq!(read(&reopened), progress);
+        fs::write(reopened.rows_path(), "row").unwrap();
+        assert_eq!(read(&reopened), ReadProgress::default(), "some of its rows are gone");
+        reopened.remove();
         assert!(!scratch.path().join("push-0000000000000007").exists());
     }
 
@@ -261,7 +261,7 @@ mod tests {
             }
         }
         PushWorkspace::lock(scratch.path(), 4).unwrap();
-        let there = |number: u64| scratch.path().join(format!("push-{number:016x}")).exists();
-        assert_eq!([1, 2, 3, 4].map(there), [false, true, true, true]);
+        let exists = |number: u64| scratch.path().join(format!("push-{number:016x}")).exists();
+        assert_eq!([1, 2, 3, 4].map(exists), [false, true, true, true]);
     }
 }

@@ -176,12 +176,12 @@ async fn go_live(
     let mut ends = BTreeMap::new();
     for at in from.all() {
         let log_id = open_log(&*parts.context.log, &*parts.context.entropy, at).await?;
-        let moved = append(parts, at, log_id, definition.version, EntryBody::Definition).await?;
-        ends.insert(at.partition, moved);
+        let end = append(parts, at, log_id, definition.version, EntryBody::Definition).await?;
+        ends.insert(at.partition, end);
     }
     forwarder.forward().await?;
     let is_behind = |(partition, next)| ends.get(&partition).is_none_or(|end| next <= *end);
-    if forwarder.forwarded().any(is_behind) {
+    if forwarder.forwarded_offsets().any(is_behind) {
         let message =
             "the old partitions were not forwarded to their ends; the service tries again";
         return Err(Error::unavailable(message).with_store(name));
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
     use crate::context::ReplicatorLocator;
-    use crate::repartition::fixture::{parts, repartitioned, users};
+    use crate::repartition::fixture::{create_repartition, parts, users};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -229,8 +229,8 @@ mod tests {
     async fn ends_of_all_logs_are_read_before_the_first_wait() {
         let folder = tempfile::tempdir().unwrap();
         let parts = SnapshotParts { replicators: Arc::new(UnusedLocator), ..parts(&folder) };
-        let (start_offsets, three) = (vec![Offset(2), Offset(3)], PartitionCount(3));
-        let definition = users().with_repartitioned_version(StoreId(8), three, start_offsets);
+        let (start_offsets, partitions) = (vec![Offset(2), Offset(3)], PartitionCount(3));
+        let definition = users().with_repartitioned_version(StoreId(8), partitions, start_offsets);
         let definition = definition.unwrap();
         let version = definition.versions.newest();
         // The last partition has no log, so the read of its end fails.
@@ -247,7 +247,7 @@ mod tests {
         let entropy = Arc::new(SeededEntropy::new(1));
         let log = Arc::new(FaultyLog::new(memory, entropy, FaultRates::default()));
         parts.context.log = log.clone();
-        let definition = repartitioned(&parts).await;
+        let definition = create_repartition(&parts).await;
         let version = definition.versions.newest();
         let mut forwarder = Forwarder::begin(&parts, &definition, version).await.unwrap();
         log.set_rates(FaultRates {

@@ -49,7 +49,7 @@ pub(super) async fn append_heartbeat(parts: &SnapshotParts, at: PartitionRef) {
 
 /// Returns a definition with a version of three partitions. The logs of both versions end at
 /// offset 5; the entries from the offsets 2 and 3 of the first two are forwarded.
-pub(super) async fn repartitioned(parts: &SnapshotParts) -> Definition {
+pub(super) async fn create_repartition(parts: &SnapshotParts) -> Definition {
     let (first, start_offsets) = (users(), vec![Offset(2), Offset(3)]);
     let definition =
         first.with_repartitioned_version(StoreId(8), PartitionCount(3), start_offsets).unwrap();

@@ -106,19 +106,19 @@ impl<'p> Forwarder<'p> {
     ///
     /// # Errors
     /// As the log.
-    pub(crate) async fn another_forwarder_active(&mut self, within: Duration) -> Result<bool> {
-        let mut left = within;
-        while !left.is_zero() && !self.is_fenced() {
-            let next = left.min(LOOK_EVERY);
+    pub(crate) async fn another_forwarder_active(&mut self, wait_max: Duration) -> Result<bool> {
+        let mut remaining = wait_max;
+        while !remaining.is_zero() && !self.is_fenced() {
+            let next = remaining.min(LOOK_EVERY);
             tokio::time::sleep(next).await;
-            left -= next;
+            remaining -= next;
             self.read_back().await?;
         }
         Ok(self.is_fenced())
     }
 
     /// Returns, for each source partition, the offset after the last forwarded entry.
-    pub(crate) fn forwarded(&self) -> impl Iterator<Item = (PartitionId, Offset)> {
+    pub(crate) fn forwarded_offsets(&self) -> impl Iterator<Item = (PartitionId, Offset)> {
         let states = self.sources.iter().map(|source| source.log.state());
         states.map(|state| (state.partition.partition, state.offset_applied))
     }
@@ -190,11 +190,11 @@ impl<'p> Forwarder<'p> {
                 try_join_all(all).await?
             }
             GroupContent::Changes(mut routed) => {
-                let some = targets.iter_mut().filter_map(|it| {
+                let sends = targets.iter_mut().filter_map(|it| {
                     let body = EntryBody::Changes(routed.remove(&it.partition().partition)?);
                     Some(it.send(log, from, schema_version, body))
                 });
-                try_join_all(some).await?
+                try_join_all(sends).await?
             }
         };
         Ok(appends.into_iter().filter(|is_appended| *is_appended).count() as u64)
@@ -238,8 +238,8 @@ impl ForwardSource {
             let sent = targets.get(to.0 as usize).and_then(|target| target.sent(partition));
             sent.is_some_and(|sent| sent >= position)
         };
-        let about = (next.offset, append_time, next.bytes);
-        router.add(&mut self.waiting, partition, entry, about, is_forwarded)
+        let record_head = (next.offset, append_time, next.bytes);
+        router.add(&mut self.waiting, partition, entry, record_head, is_forwarded)
     }
 }
 
@@ -267,13 +267,13 @@ mod tests {
     use forebay_core::ErrorCode;
 
     use super::*;
-    use crate::repartition::fixture::{append_heartbeat, parts, repartitioned, users};
+    use crate::repartition::fixture::{append_heartbeat, create_repartition, parts, users};
 
     #[tokio::test]
     async fn forwarder_refuses_only_logs_that_were_trimmed_before_forwarding() {
         let folder = tempfile::tempdir().unwrap();
         let parts = parts(&folder);
-        let definition = repartitioned(&parts).await;
+        let definition = create_repartition(&parts).await;
         let (logs, version) = (users().write_logs(), definition.versions.newest());
         let begin = async || Forwarder::begin(&parts, &definition, version).await.map(drop);
         begin().await.unwrap();
@@ -293,7 +293,7 @@ mod tests {
     async fn forwarder_leaves_entries_appended_during_a_round_to_the_next_round() {
         let folder = tempfile::tempdir().unwrap();
         let parts = parts(&folder);
-        let definition = repartitioned(&parts).await;
+        let definition = create_repartition(&parts).await;
         let version = definition.versions.newest();
         let mut forwarder = Forwarder::begin(&parts, &definition, version).await.unwrap();
         assert_eq!(forwarder.forward().await.unwrap(), 5 * 3);
@@ -310,19 +310,19 @@ mod tests {
     async fn overtaken_forwarder_ends_its_round_at_the_next_check() {
         let folder = tempfile::tempdir().unwrap();
         let parts = parts(&folder);
-        let definition = repartitioned(&parts).await;
+        let definition = create_repartition(&parts).await;
         let version = definition.versions.newest();
-        let mut behind = Forwarder::begin(&parts, &definition, version).await.unwrap();
-        behind.look_every = Duration::ZERO;
-        let mut ahead = Forwarder::begin(&parts, &definition, version).await.unwrap();
-        assert_eq!(ahead.forward().await.unwrap(), 5 * 3);
-        let error = behind.forward().await.unwrap_err();
+        let mut slow_forwarder = Forwarder::begin(&parts, &definition, version).await.unwrap();
+        slow_forwarder.look_every = Duration::ZERO;
+        let mut fast_forwarder = Forwarder::begin(&parts, &definition, version).await.unwrap();
+        assert_eq!(fast_forwarder.forward().await.unwrap(), 5 * 3);
+        let error = slow_forwarder.forward().await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
         for at in version.logs.all() {
             let end = parts.context.log.bounds(at).await.unwrap().end;
             assert_eq!(end, Offset(5 + 5 + 1), "the fenced forwarder appends one entry");
         }
-        let mut again = Forwarder::begin(&parts, &definition, version).await.unwrap();
-        assert_eq!(again.forward().await.unwrap(), 0);
+        let mut next_forwarder = Forwarder::begin(&parts, &definition, version).await.unwrap();
+        assert_eq!(next_forwarder.forward().await.unwrap(), 0);
     }
 }

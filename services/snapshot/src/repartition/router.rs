@@ -167,12 +167,14 @@ mod tests {
 
     /// Returns the waiting groups after these entries, each with its body, definition and time;
     /// entries before the offset `from` count as forwarded.
-    fn sorted(from: u64, entries: Vec<(EntryBody, u32, i64)>) -> VecDeque<ForwardGroup> {
+    fn group_entries(from: u64, entries: Vec<(EntryBody, u32, i64)>) -> VecDeque<ForwardGroup> {
         let mut waiting = VecDeque::new();
         for (offset, (body, version, time)) in (0..).zip(entries) {
-            let about = (Offset(offset), Timestamp::from_micros(time), 100);
+            let record_head = (Offset(offset), Timestamp::from_micros(time), 100);
             let is_forwarded = |_: PartitionId, position: Position| position.offset < Offset(from);
-            router().add(&mut waiting, FROM, entry(body, version), about, is_forwarded).unwrap();
+            router()
+                .add(&mut waiting, FROM, entry(body, version), record_head, is_forwarded)
+                .unwrap();
         }
         waiting
     }
@@ -190,29 +192,29 @@ mod tests {
         let close = (changes(3, &[7]), 1, 1_000 + FORWARD_GROUP_US);
         let late = (changes(3, &[8]), 1, 1_001 + FORWARD_GROUP_US);
         let newer = (changes(3, &[9]), 2, 1_001 + FORWARD_GROUP_US);
-        let waiting = sorted(0, vec![first.clone(), close.clone(), late, newer]);
+        let waiting = group_entries(0, vec![first.clone(), close.clone(), late, newer]);
         let ends: Vec<u64> = waiting.iter().map(|group| group.position.offset.0).collect();
         assert_eq!(ends, [1, 2, 3]);
         assert_eq!(waiting[0].append_time, Timestamp::from_micros(1_000 + FORWARD_GROUP_US));
         let client = forwarded_client(ClientId(3), router().from, FROM);
-        let mut seen = Vec::new();
-        for (to, of, numbers) in batches(&waiting[0]) {
-            assert_eq!(of, client);
+        let mut all_numbers = Vec::new();
+        for (to, found_client, numbers) in batches(&waiting[0]) {
+            assert_eq!(found_client, client);
             assert!(numbers.is_sorted());
             for number in numbers {
                 assert_eq!(partition_of(&number.to_le_bytes(), PartitionCount(3)), to);
-                seen.push(number);
+                all_numbers.push(number);
             }
         }
-        seen.sort_unstable();
-        assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7]);
-        let rest = batches(&sorted(1, vec![first, close])[0]);
+        all_numbers.sort_unstable();
+        assert_eq!(all_numbers, [1, 2, 3, 4, 5, 6, 7]);
+        let rest = batches(&group_entries(1, vec![first, close])[0]);
         assert_eq!(rest.iter().map(|(_, _, numbers)| &**numbers).collect::<Vec<_>>(), [[7]]);
     }
 
     #[test]
     fn router_sends_entries_about_the_whole_log_to_all_partitions_in_order() {
-        let waiting = sorted(
+        let waiting = group_entries(
             0,
             vec![
                 (EntryBody::LogHeader, 0, 1),
@@ -231,9 +233,9 @@ mod tests {
     #[test]
     fn router_gives_a_client_another_id_for_each_source_partition() {
         let logs = router().from;
-        let of = |partition| forwarded_client(ClientId(3), logs, PartitionId(partition));
-        assert_ne!(of(0), of(1));
-        assert_ne!(of(0), ClientId(3));
-        assert_eq!(of(0), of(0));
+        let client_from = |partition| forwarded_client(ClientId(3), logs, PartitionId(partition));
+        assert_ne!(client_from(0), client_from(1));
+        assert_ne!(client_from(0), ClientId(3));
+        assert_eq!(client_from(0), client_from(0));
     }
 }
