@@ -45,7 +45,7 @@ struct KnownLog {
 pub struct LogHeartbeats {
     log: Arc<dyn ChangeLog>,
     entropy: Arc<dyn Entropy>,
-    known: Mutex<BTreeMap<PartitionRef, KnownLog>>,
+    known_logs: Mutex<BTreeMap<PartitionRef, KnownLog>>,
 }
 
 impl LogHeartbeats {
@@ -53,27 +53,27 @@ impl LogHeartbeats {
     /// that must be opened.
     pub fn new(context: &ServiceContext) -> Self {
         let (log, entropy) = (Arc::clone(&context.log), Arc::clone(&context.entropy));
-        Self { log, entropy, known: Mutex::default() }
+        Self { log, entropy, known_logs: Mutex::default() }
     }
 }
 
 #[async_trait]
 impl Heartbeats for LogHeartbeats {
     async fn append(&self, at: PartitionRef, version: SchemaVersion) -> Result<()> {
-        let known = self.known.lock().remove(&at);
-        let known = match known {
-            Some(known) => known,
+        let known_log = self.known_logs.lock().remove(&at);
+        let known_log = match known_log {
+            Some(known_log) => known_log,
             None => {
                 let log_id = open_log(&*self.log, &*self.entropy, at).await?;
                 KnownLog { log_id, last: None }
             }
         };
-        let entry = Entry::original(known.log_id, version, EntryBody::Heartbeat);
+        let entry = Entry::original(known_log.log_id, version, EntryBody::Heartbeat);
         let appended = self.log.append(at, encode_entry(&entry)?).await?;
         // Offsets only grow; otherwise the log was replaced, and its id must be read again.
-        if known.last.is_none_or(|last| appended.offset > last) {
-            let known = KnownLog { last: Some(appended.offset), ..known };
-            self.known.lock().insert(at, known);
+        if known_log.last.is_none_or(|last| appended.offset > last) {
+            let known_log = KnownLog { last: Some(appended.offset), ..known_log };
+            self.known_logs.lock().insert(at, known_log);
         }
         Ok(())
     }

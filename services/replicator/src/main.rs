@@ -18,8 +18,8 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 async fn serve(settings: ReplicatorSettings) -> Result<()> {
     let mut process = Process::start(PROGRAM, &settings.process).await?;
-    let held = DataDir::lock(&settings.data.data_dir, &*process.context().entropy)?;
-    process.join("replicators", held.instance())?;
+    let data_dir = DataDir::lock(&settings.data.data_dir, &*process.context().entropy)?;
+    process.join("replicators", data_dir.instance())?;
     let context = process.context().with_snapshots(settings.snapshots.open()?);
     let heartbeats = Arc::new(LogHeartbeats::new(&context));
     let parts = ReplicatorParts { context, heartbeats, shards: Some(settings.shards()?) };

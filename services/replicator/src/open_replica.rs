@@ -147,11 +147,11 @@ fn has_duties(definition: &Definition) -> bool {
 
 /// Returns the partitions of a version's logs that are assigned to this process.
 pub(crate) fn ours_of(
-    ours: &PartitionAssignment,
+    assignment: &PartitionAssignment,
     definition: &Definition,
 ) -> BTreeSet<PartitionId> {
     let logs = definition.logs();
-    ours.of(logs.store, logs.partitions)
+    assignment.of(logs.store, logs.partitions)
 }
 
 /// Creates the copier of a store's dead letters; `None` if the replica does not have this duty.

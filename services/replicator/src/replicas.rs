@@ -80,7 +80,7 @@ impl Replicas {
 
     /// Returns the storage id of the version of a store's documents that answers here: the live
     /// version, once its replica is ready. All partitions of a store switch versions at once.
-    pub(crate) fn serving(&self, store: StoreId) -> StoreId {
+    pub(crate) fn serving_version(&self, store: StoreId) -> StoreId {
         let catalog = self.catalog.catalog();
         let Some(history) = catalog.store(store) else { return store };
         let Some(schema) = history.newest() else { return store };
@@ -93,12 +93,14 @@ impl Replicas {
         let replicas = self.replicas.lock();
         // Only the version's own log shows whether the replica has all entries from before the
         // version became live.
-        let since = history.live_since().filter(|_| schema.definition.versions.have_repartitions());
+        let live_since =
+            history.live_since().filter(|_| schema.definition.versions.have_repartitions());
         let is_ready = |id| {
             replicas.get(id).is_some_and(|replica: &OpenReplica| {
                 let status = replica.follower.status();
-                let mut seen = status.partitions.iter().map(|partition| partition.schema_version);
-                status.is_ready && seen.all(|seen| Some(seen) >= since)
+                let mut schema_versions =
+                    status.partitions.iter().map(|partition| partition.schema_version);
+                status.is_ready && schema_versions.all(|version| Some(version) >= live_since)
             })
         };
         if !is_ready(&live) && replicas.contains_key(&before) {
@@ -116,7 +118,7 @@ impl Replicas {
         let versions = &schema.definition.versions;
         let follows =
             |id: StoreId| versions.by_storage_id(id).is_some_and(|it| it.logs.store == logs);
-        let serving = self.serving(versions.home());
+        let serving = self.serving_version(versions.home());
         let of_logs = versions.all().iter().map(|version| version.storage_id);
         [serving].into_iter().chain(of_logs).find(|id| follows(*id)).unwrap_or(serving)
     }
@@ -136,8 +138,8 @@ impl Replicas {
             let storage_id = self.serving_of(at.store);
             let opening = self.await_replica(storage_id, |replica| replica.follower.clone());
             let follower = tokio::time::timeout_at(deadline, opening).await.ok()??;
-            let left = deadline.saturating_duration_since(Instant::now());
-            match follower.wait_applied(at.partition, position, left).await {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match follower.wait_applied(at.partition, position, remaining).await {
                 Ok(()) => {
                     let outcome = follower.outcome(at.partition, client, sequence).ok()?;
                     return outcome.map(|outcome| outcome.condition);
@@ -173,9 +175,9 @@ impl Replicas {
     ) -> Option<T> {
         let mut opened = self.opened.subscribe();
         loop {
-            let taken = self.replicas.lock().get(&store).map(&take);
-            if taken.is_some() {
-                return taken;
+            let part = self.replicas.lock().get(&store).map(&take);
+            if part.is_some() {
+                return part;
             }
             opened.changed().await.ok()?;
         }
@@ -183,7 +185,7 @@ impl Replicas {
 
     /// Returns the metrics of a store; `None` before its replica is open.
     pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
-        let storage_id = self.serving(store);
+        let storage_id = self.serving_version(store);
         let (follower, backlog) = {
             let replicas = self.replicas.lock();
             let replica = replicas.get(&storage_id)?;
@@ -196,16 +198,16 @@ impl Replicas {
     /// Returns whether all partitions of this process answer within the readiness bound.
     pub(crate) fn are_ready(&self, parts: &ReplicatorParts) -> bool {
         let catalog = parts.context.catalog.catalog();
-        let ours = parts.context.membership.assignment().borrow().clone();
+        let assignment = parts.context.membership.assignment().borrow().clone();
         let replicas = self.replicas.lock();
-        let mut wanted = catalog.active_versions().filter_map(|schema| {
+        let mut versions = catalog.active_versions().filter_map(|schema| {
             let definition = &schema.definition;
             // A version whose logs receive no more writes has no known freshness.
-            let partitions = ours_of(&ours, definition);
+            let partitions = ours_of(&assignment, definition);
             let is_written = definition.logs() == definition.write_logs();
             (is_written && !partitions.is_empty()).then_some((definition.store, partitions))
         });
-        wanted.all(|(store, partitions)| {
+        versions.all(|(store, partitions)| {
             let replica = replicas.get(&store).filter(|replica| replica.partitions == partitions);
             replica.is_some_and(|replica| replica.follower.status().is_ready)
         })

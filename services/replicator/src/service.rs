@@ -107,7 +107,7 @@ impl ReplicatorService {
         };
         let letters_max = match request.letters_max {
             0 => PAGE_DEFAULT,
-            wanted => (wanted as usize).min(DEAD_LETTERS_PAGE_MAX),
+            letters_requested => (letters_requested as usize).min(DEAD_LETTERS_PAGE_MAX),
         };
         let at = PartitionRef { store: letters, partition };
         let listed = dead_letters::list(&**log, at, cursor, letters_max).await.map_err(refuse)?;
@@ -129,20 +129,20 @@ fn status(metrics: StoreMetrics) -> v1::GetStatusResponse {
     v1::GetStatusResponse { is_ready: replica.is_ready, replicas, dead_letters }
 }
 
-fn replica_status(at: PartitionStatus) -> v1::ReplicaStatus {
+fn replica_status(status: PartitionStatus) -> v1::ReplicaStatus {
     v1::ReplicaStatus {
-        partition: at.partition.0,
-        phase: at.phase.name().to_owned(),
-        log_id: at.log_id.map(|log_id| log_id.0),
-        position: at.position.map(Into::into),
-        offset_applied: at.offset_applied.0,
-        end_offset: at.end_offset.0,
-        lag_records: at.lag_records,
-        age_ms: at.age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-        documents: at.documents,
-        document_bytes: at.document_bytes,
-        records_skipped: at.counts.records_skipped,
-        last_error: at.fatal_error.or(at.last_error).map(|error| (&error).into()),
+        partition: status.partition.0,
+        phase: status.phase.name().to_owned(),
+        log_id: status.log_id.map(|log_id| log_id.0),
+        position: status.position.map(Into::into),
+        offset_applied: status.offset_applied.0,
+        end_offset: status.end_offset.0,
+        lag_records: status.lag_records,
+        age_ms: status.age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        documents: status.documents,
+        document_bytes: status.document_bytes,
+        records_skipped: status.counts.records_skipped,
+        last_error: status.fatal_error.or(status.last_error).map(|error| (&error).into()),
     }
 }
 

@@ -50,10 +50,10 @@ async fn position_beyond_the_log_is_lost_and_an_unknown_log_is_not_found() {
     log.create(AT.store, PartitionCount(1)).await.unwrap();
     let remote = serve(ChangeStreamService::new(log, clock)).await;
     let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
-    let beyond = remote.read(AT, Offset(7), limit).await.unwrap_err();
-    assert_eq!(beyond.code(), ErrorCode::TokenLost);
-    let elsewhere = PartitionRef { store: StoreId(10), ..AT };
-    let unknown = remote.read(elsewhere, Offset(0), limit).await.unwrap_err();
+    let error = remote.read(AT, Offset(7), limit).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TokenLost);
+    let unknown_log = PartitionRef { store: StoreId(10), ..AT };
+    let unknown = remote.read(unknown_log, Offset(0), limit).await.unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::NotFound);
 }
 

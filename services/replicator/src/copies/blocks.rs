@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     /// Returns the error with which a target refuses a message that is damaged in transit.
-    fn refused(damage: impl FnOnce(&mut v1::CopyBlock)) -> ErrorCode {
+    fn refusal_code(damage: impl FnOnce(&mut v1::CopyBlock)) -> ErrorCode {
         let block = Bytes::from_static(b"some rows");
         let (crc32c, raw_bytes) = (crc32c::crc32c(&block), block.len() as u32);
         let mut rows = v1::CopyBlock { block, raw_bytes, crc32c, part_end: None };
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn rows_damaged_in_transit_are_refused() {
         let corrupt = ErrorCode::Corrupt;
-        assert_eq!(refused(|rows| rows.block = Bytes::from_static(b"some rowS")), corrupt);
-        assert_eq!(refused(|rows| rows.crc32c ^= 1), corrupt);
-        assert_eq!(refused(|rows| rows.raw_bytes += 1), corrupt);
-        assert_eq!(refused(|rows| rows.part_end = Some(v1::CopyPartEnd::default())), corrupt);
-        assert_eq!(refused(|rows| *rows = v1::CopyBlock::default()), corrupt);
+        assert_eq!(refusal_code(|rows| rows.block = Bytes::from_static(b"some rowS")), corrupt);
+        assert_eq!(refusal_code(|rows| rows.crc32c ^= 1), corrupt);
+        assert_eq!(refusal_code(|rows| rows.raw_bytes += 1), corrupt);
+        assert_eq!(refusal_code(|rows| rows.part_end = Some(v1::CopyPartEnd::default())), corrupt);
+        assert_eq!(refusal_code(|rows| *rows = v1::CopyBlock::default()), corrupt);
     }
 }

@@ -38,7 +38,8 @@ impl FindShard for ReplicaShards {
         let definition =
             self.parts.context.catalog.catalog().document_store_by_name(store)?.definition.clone();
         let located = |error: Error| error.with_store(store).with_partition(partition);
-        let storage_id = storage_id.unwrap_or_else(|| self.replicas.serving(definition.store));
+        let storage_id =
+            storage_id.unwrap_or_else(|| self.replicas.serving_version(definition.store));
         let logs = definition.versions.by_storage_id(storage_id).map(|version| version.logs);
         let logs = logs.ok_or_else(|| {
             let message = "the store no longer has this version; copy the live version";

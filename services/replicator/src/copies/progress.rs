@@ -71,12 +71,12 @@ impl Meter {
     pub fn look(&self, import: &Import) -> CopyProgress {
         let (ranges, plan) = (import.ranges(), import.plan());
         let bytes: u64 = ranges.iter().map(|range| range.bytes).sum();
-        // `left` and `since` are the remaining and the newly durable amount, of rows or of bytes.
-        let (moved, left, since) = if plan.files.is_empty() {
+        // `remaining` and `newly_durable` are amounts of rows or of bytes.
+        let (moved, remaining, newly_durable) = if plan.files.is_empty() {
             let digest = import.digest();
             let in_all = plan.rows.max(digest.rows);
-            let (left, since) = (in_all - digest.rows, digest.rows - self.rows);
-            (CopyMoved::Rows { digest, in_all }, left, since)
+            let (remaining, newly_durable) = (in_all - digest.rows, digest.rows - self.rows);
+            (CopyMoved::Rows { digest, in_all }, remaining, newly_durable)
         } else {
             let ended = ranges.iter().filter(|range| range.is_ended).count() as u64;
             let bytes_in_all: u64 = plan.files.iter().map(|file| file.bytes).sum();
@@ -84,13 +84,13 @@ impl Meter {
             (moved, bytes_in_all - bytes, bytes - self.bytes)
         };
         let seconds = self.began.elapsed().as_secs_f64();
-        let left = left as f64 * seconds / since as f64;
+        let remaining = remaining as f64 * seconds / newly_durable as f64;
         CopyProgress {
             moved,
             bytes,
             bytes_received: self.received.load(Ordering::Relaxed),
             bytes_per_second: (bytes - self.bytes) as f64 / seconds,
-            left: Duration::try_from_secs_f64(left).ok(),
+            left: Duration::try_from_secs_f64(remaining).ok(),
         }
     }
 }

@@ -90,11 +90,11 @@ impl FrozenExport {
     }
 
     fn throttle(&self, bytes_per_second: u64) -> Arc<Throttle> {
-        let mut held = self.throttle.lock();
-        if held.0 != bytes_per_second {
-            *held = (bytes_per_second, Arc::new(Throttle::new(bytes_per_second)));
+        let mut throttle = self.throttle.lock();
+        if throttle.0 != bytes_per_second {
+            *throttle = (bytes_per_second, Arc::new(Throttle::new(bytes_per_second)));
         }
-        Arc::clone(&held.1)
+        Arc::clone(&throttle.1)
     }
 
     fn is_unused(&self) -> bool {
@@ -333,11 +333,11 @@ impl Throttle {
     /// Waits until this many bytes may be sent.
     async fn wait_for(&self, bytes: usize) {
         let Some(limiter) = &self.0 else { return };
-        let mut left = u32::try_from(bytes.div_ceil(1_024)).unwrap_or(u32::MAX);
-        while let Some(some) = NonZeroU32::new(left.min(BURST_KIB)) {
+        let mut remaining_kib = u32::try_from(bytes.div_ceil(1_024)).unwrap_or(u32::MAX);
+        while let Some(kib) = NonZeroU32::new(remaining_kib.min(BURST_KIB)) {
             // The request never exceeds the burst, so the limiter never refuses it.
-            let _ = limiter.until_n_ready(some).await;
-            left -= some.get();
+            let _ = limiter.until_n_ready(kib).await;
+            remaining_kib -= kib.get();
         }
     }
 }

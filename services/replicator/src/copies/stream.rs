@@ -87,7 +87,7 @@ fn part_end(end: PartEnd) -> v1::CopyPartEnd {
 #[derive(Default)]
 pub(super) struct Compression {
     left_out: u32,
-    made: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Compression {
@@ -97,10 +97,10 @@ impl Compression {
             self.left_out -= 1;
             return block.into();
         }
-        self.made.resize(get_maximum_output_size(block.len()), 0);
-        match compress_into(&block, &mut self.made) {
+        self.buffer.resize(get_maximum_output_size(block.len()), 0);
+        match compress_into(&block, &mut self.buffer) {
             Ok(length) if length * 100 < block.len() * WORTH_PERCENT => {
-                Bytes::copy_from_slice(&self.made[..length])
+                Bytes::copy_from_slice(&self.buffer[..length])
             }
             _ => {
                 self.left_out = BLOCKS_LEFT_OUT;

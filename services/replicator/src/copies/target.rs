@@ -99,16 +99,16 @@ impl CopyTarget {
             ));
         }
         let endpoint = copy_endpoint(source)?;
-        let mut begun = 0;
+        let mut attempts = 0;
         loop {
-            begun += 1;
+            attempts += 1;
             let copy = self.begin(&endpoint, store, partition).await?;
             match copy.run(progress).await {
                 // The source no longer retains the frozen shard.
-                Err(error) if error.code() == ErrorCode::NotFound && begun < BEGUN_MAX => {
+                Err(error) if error.code() == ErrorCode::NotFound && attempts < BEGUN_MAX => {
                     warn!(%error, "copy restarted");
                 }
-                done => return done,
+                result => return result,
             }
         }
     }
@@ -181,15 +181,15 @@ impl ShardCopy {
     async fn run(self, progress: &watch::Sender<CopyProgress>) -> Result<CopyProgress> {
         let meter = Meter::start(&self.import, &self.received);
         let ended = self.import.ranges().into_iter().map(|range| range.is_ended);
-        let left: Vec<usize> = ended
+        let waiting_ranges: Vec<usize> = ended
             .enumerate()
             .filter(|(_, is_ended)| !is_ended)
             .map(|(range, _)| range)
             .rev()
             .collect();
-        let left = Mutex::new(left);
+        let waiting_ranges = Mutex::new(waiting_ranges);
         let parallelism = self.target.options.parallelism.max(1);
-        let copying = try_join_all((0..parallelism).map(|_| self.stream(&left)));
+        let copying = try_join_all((0..parallelism).map(|_| self.stream(&waiting_ranges)));
         let telling = async {
             loop {
                 progress.send_replace(meter.look(&self.import));
@@ -198,7 +198,7 @@ impl ShardCopy {
         };
         let copied = tokio::select! {
             copied = copying => copied,
-            never = telling => never,
+            result = telling => result,
         };
         // The error that ended the streams soon ends the tasks that write; these tasks hold the
         // import.
@@ -216,11 +216,11 @@ impl ShardCopy {
     }
 
     /// Copies ranges, one after the other, until none is left.
-    async fn stream(&self, left: &Mutex<Vec<usize>>) -> Result<()> {
+    async fn stream(&self, waiting_ranges: &Mutex<Vec<usize>>) -> Result<()> {
         let mut client = ShardCopiesClient::new(self.endpoint.connect_lazy())
             .max_decoding_message_size(COPY_MESSAGE_BYTES_MAX);
         loop {
-            let Some(range) = left.lock().pop() else { return Ok(()) };
+            let Some(range) = waiting_ranges.lock().pop() else { return Ok(()) };
             self.range(&mut client, range).await?;
         }
     }
@@ -247,30 +247,30 @@ impl ShardCopy {
     }
 
     async fn read(&self, client: &mut ShardCopiesClient<Channel>, range: usize) -> Result<()> {
-        let done = self.import.range(range);
+        let progress = self.import.range(range);
         let request = v1::CopyRowsRequest {
             copy_id: self.import.plan().copy_id,
             range: range as u32,
-            behind: done.last_key.map(Into::into),
+            behind: progress.last_key.map(Into::into),
             bytes_per_second: self.target.options.bytes_per_second,
             // The source ignores this field when it sends rows.
-            behind_bytes: done.bytes,
+            behind_bytes: progress.bytes,
         };
-        let told = |status: tonic::Status| error_of_status(&status);
-        let mut rows = client.copy_rows(request).await.map_err(told)?.into_inner();
+        let to_error = |status: tonic::Status| error_of_status(&status);
+        let mut rows = client.copy_rows(request).await.map_err(to_error)?.into_inner();
         let (sender, receiver) = mpsc::channel(BLOCKS_WAITING);
         let (import, received) = (Arc::clone(&self.import), Arc::clone(&self.received));
-        let held = Arc::clone(&self.writing).read_owned().await;
+        let guard = Arc::clone(&self.writing).read_owned().await;
         // The writing waits for rows that this task receives, so it needs a thread of its own.
         let writing = tokio::task::spawn_blocking(move || {
             let mut blocks = Blocks { receiver, received };
             let written = write_range(&import, range, &mut blocks);
             drop(import);
-            drop(held);
+            drop(guard);
             written
         });
         let receiving = async move {
-            while let Some(response) = rows.message().await.map_err(told)? {
+            while let Some(response) = rows.message().await.map_err(to_error)? {
                 if sender.send(response.block.unwrap_or_default()).await.is_err() {
                     // The writing task reports why it has ended.
                     return Ok(());

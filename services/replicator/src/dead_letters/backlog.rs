@@ -43,7 +43,7 @@ struct Queue {
 #[derive(Default)]
 pub(crate) struct Backlog {
     queue: Mutex<Queue>,
-    arrived: Notify,
+    arrival: Notify,
 }
 
 impl Backlog {
@@ -65,12 +65,12 @@ impl Backlog {
             queue.letters.entry(skipped.at.partition).or_default().push_back(skipped.clone());
         }
         drop(queue);
-        self.arrived.notify_one();
+        self.arrival.notify_one();
     }
 
     /// Waits until records may have arrived.
-    pub(crate) async fn arrived(&self) {
-        self.arrived.notified().await;
+    pub(crate) async fn await_arrival(&self) {
+        self.arrival.notified().await;
     }
 
     /// Returns the first letters of a partition, of one home log, that go into one record; the
@@ -92,10 +92,10 @@ impl Backlog {
     }
 
     /// Removes the first letters of a partition, which the dead-letter log now holds.
-    pub(crate) fn remove_group(&self, partition: PartitionId, taken: usize, copied: u64) {
+    pub(crate) fn remove_group(&self, partition: PartitionId, count: usize, copied: u64) {
         let mut queue = self.queue.lock();
         let Some(letters) = queue.letters.get_mut(&partition) else { return };
-        let removed: Vec<_> = letters.drain(..taken.min(letters.len())).collect();
+        let removed: Vec<_> = letters.drain(..count.min(letters.len())).collect();
         queue.bytes -= removed.iter().map(|letter| letter.entry.len()).sum::<usize>();
         queue.counts.records_waiting -= removed.len() as u64;
         queue.counts.letters_copied += copied;

@@ -101,7 +101,7 @@ impl Copier {
                 if self.backlog.must_reopen() {
                     self.reopen.notify_one();
                 }
-                self.backlog.arrived().await;
+                self.backlog.await_arrival().await;
                 continue;
             };
             let Some(partition) = group.first().map(|first| first.at.partition) else { continue };

@@ -43,7 +43,7 @@ fn memory() -> Arc<MemoryLog> {
     Arc::new(MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1)))))
 }
 
-fn skipped(partition: u32, offset: u64) -> SkippedLogRecord {
+fn skipped_record(partition: u32, offset: u64) -> SkippedLogRecord {
     SkippedLogRecord {
         at: PartitionRef { store: STORE, partition: PartitionId(partition) },
         offset: Offset(offset),
@@ -64,7 +64,7 @@ async fn start(parts: &ReplicatorParts) -> (Arc<Backlog>, tokio::task::JoinHandl
     (backlog, tokio::spawn(copier.run()))
 }
 
-async fn copied(backlog: &Backlog) {
+async fn await_copied(backlog: &Backlog) {
     let wait = async {
         while backlog.counts().records_waiting > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -73,7 +73,7 @@ async fn copied(backlog: &Backlog) {
     tokio::time::timeout(LONG, wait).await.expect("letters wait for ever");
 }
 
-async fn listed(log: &dyn ChangeLog, partition: u32) -> Vec<DeadLetter> {
+async fn list_letters(log: &dyn ChangeLog, partition: u32) -> Vec<DeadLetter> {
     let at = PartitionRef { store: LETTERS, partition: PartitionId(partition) };
     let (mut letters, mut cursor) = (Vec::new(), None);
     loop {
@@ -109,20 +109,20 @@ async fn each_position_is_copied_once_as_read_despite_faults() {
             // Each life folds the home log from its start, and finds more skipped records than the
             // life before.
             for offset in 0..life * 60 {
-                backlog.push(&skipped((offset % 2) as u32, offset));
+                backlog.push(&skipped_record((offset % 2) as u32, offset));
                 if offset % 8 == 0 {
                     tokio::time::sleep(Duration::from_millis(40)).await;
                 }
             }
             if life == 3 {
-                copied(&backlog).await;
+                await_copied(&backlog).await;
             }
             task.abort();
         }
         // Appends of unknown outcome that are delayed take effect now.
         tokio::time::sleep(Duration::from_secs(10)).await;
         for partition in 0..PARTITIONS {
-            let letters = listed(&*memory, partition).await;
+            let letters = list_letters(&*memory, partition).await;
             let offsets: Vec<u64> = letters.iter().map(|letter| letter.offset.0).collect();
             let expected: Vec<u64> = (partition.into()..180).step_by(2).collect();
             assert_eq!(offsets, expected, "seed {seed}");
@@ -141,21 +141,21 @@ async fn dead_letter_log_is_bounded_and_its_newest_letters_are_listed() {
     let at = PartitionRef { store: LETTERS, partition: PartitionId(0) };
     let records = 2 * DEAD_LETTER_RECORDS_KEPT + 10;
     for offset in 0..records {
-        backlog.push(&skipped(0, offset));
-        copied(&backlog).await;
+        backlog.push(&skipped_record(0, offset));
+        await_copied(&backlog).await;
     }
     let bounds = memory.bounds(at).await.unwrap();
-    let kept = bounds.end.0 - bounds.start.0;
-    assert!((DEAD_LETTER_RECORDS_KEPT..records).contains(&kept), "{kept} records");
+    let retained = bounds.end.0 - bounds.start.0;
+    assert!((DEAD_LETTER_RECORDS_KEPT..records).contains(&retained), "{retained} records");
     task.abort();
     // The next life knows all copied letters, although the log header entry is trimmed.
     let (backlog, task) = start(&parts).await;
     for offset in records - 5..records + FULL_RECORD {
-        backlog.push(&skipped(0, offset));
+        backlog.push(&skipped_record(0, offset));
     }
-    copied(&backlog).await;
+    await_copied(&backlog).await;
     assert_eq!(backlog.counts().letters_copied, FULL_RECORD);
-    let letters = listed(&*memory, 0).await;
+    let letters = list_letters(&*memory, 0).await;
     assert!(letters.is_sorted_by(|one, other| one.offset < other.offset));
     assert_eq!(letters.last().unwrap().offset.0, records + FULL_RECORD - 1);
     task.abort();

@@ -25,10 +25,10 @@ impl LocalStore {
     /// As [`StoreReplica::await_readable`]; `Unavailable` if the shard is not in this process.
     pub async fn view(&self, read: &ReadOptions, partition: PartitionId) -> Result<OwnedView> {
         if !self.follower.follows(partition) {
-            return Err(elsewhere());
+            return Err(not_local_error());
         }
         self.follower.await_readable(read, &[partition]).await?;
-        let shard = self.shards.shard(partition).map_err(|_| elsewhere())?;
+        let shard = self.shards.shard(partition).map_err(|_| not_local_error())?;
         OwnedView::open(shard)
     }
 
@@ -46,7 +46,7 @@ impl LocalStore {
 }
 
 /// Returns the error for shards that are not open in this process.
-pub(super) fn elsewhere() -> Error {
+pub(super) fn not_local_error() -> Error {
     Error::unavailable(
         "the shard of the partition is not open in this process; try again, or ask another \
          replicator",

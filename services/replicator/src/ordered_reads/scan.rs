@@ -24,11 +24,11 @@ pub(super) struct PagedScan {
     spec: Arc<ScanSpec>,
     digest: u64,
     view: u64,
-    behind: Option<Key>,
+    last_key: Option<Key>,
     /// Whether the view is retained after the end of the scan.
     is_held: bool,
     /// Number of documents that may still be returned.
-    left: u64,
+    documents_left: u64,
 }
 
 impl PagedScan {
@@ -67,9 +67,9 @@ impl PagedScan {
         let digest = ScanCursor::digest(request);
         let cursor = cursor_of(request, digest)?;
         let sessions = store.shards.materializer().scan_sessions();
-        let held = cursor.as_ref().map(|cursor| cursor.view);
-        let held = held.filter(|number| sessions.get(*number).is_some());
-        let view = match (held, &cursor) {
+        let held_view = cursor.as_ref().map(|cursor| cursor.view);
+        let held_view = held_view.filter(|number| sessions.get(*number).is_some());
+        let view = match (held_view, &cursor) {
             (Some(number), _) => number,
             (None, Some(_)) if !request.allow_snapshot_change => return Err(snapshot_lost()),
             (None, _) => {
@@ -79,13 +79,13 @@ impl PagedScan {
                 number
             }
         };
-        let behind = cursor.and_then(|cursor| cursor.key);
-        let left = match request.documents_max {
+        let last_key = cursor.and_then(|cursor| cursor.key);
+        let documents_left = match request.documents_max {
             0 => u64::MAX,
             documents => documents,
         };
         let is_held = request.is_held;
-        Ok(Self { store, partition, spec, digest, view, behind, is_held, left })
+        Ok(Self { store, partition, spec, digest, view, last_key, is_held, documents_left })
     }
 
     /// Returns the next page, and the rest of the scan unless it has ended.
@@ -97,18 +97,18 @@ impl PagedScan {
         clock: Timestamp,
     ) -> Result<(v1::ScanDocumentsResponse, Option<Self>)> {
         let view = self.scan_sessions().get(self.view).ok_or_else(snapshot_lost)?;
-        let (spec, left) = (Arc::clone(&self.spec), self.left);
-        let (shards, behind) = (self.store.shards.clone(), self.behind.clone());
+        let (spec, documents_left) = (Arc::clone(&self.spec), self.documents_left);
+        let (shards, last_key) = (self.store.shards.clone(), self.last_key.clone());
         let reading = {
             let view = Arc::clone(&view);
             move || {
-                let (view, behind) = (view.view(), behind.as_ref());
-                spec.read_page(view, shards.schemas(), behind, left, clock)
+                let (view, last_key) = (view.view(), last_key.as_ref());
+                spec.read_page(view, shards.schemas(), last_key, documents_left, clock)
             }
         };
         let Page { documents, last, is_end } = run_blocking(reading).await?;
-        self.left -= documents.len() as u64;
-        self.behind = last.or(self.behind);
+        self.documents_left -= documents.len() as u64;
+        self.last_key = last.or(self.last_key);
         let view = view.view();
         let answer = v1::ScanDocumentsResponse {
             documents,
@@ -117,7 +117,7 @@ impl PagedScan {
             schema_version: view.schema_version().0,
             is_end,
         };
-        let goes_on = !is_end && self.left > 0;
+        let goes_on = !is_end && self.documents_left > 0;
         Ok((answer, goes_on.then_some(self)))
     }
 
@@ -131,7 +131,7 @@ impl PagedScan {
             self.scan_sessions().end(self.view);
             return Bytes::new();
         }
-        ScanCursor { view: self.view, asked: self.digest, key: self.behind.clone() }.encode()
+        ScanCursor { view: self.view, asked: self.digest, key: self.last_key.clone() }.encode()
     }
 }
 

@@ -52,11 +52,11 @@ impl ScanSpec {
         &self,
         view: &View<'_>,
         schemas: &SchemaSet,
-        behind: Option<&Key>,
+        last_key: Option<&Key>,
         documents_max: u64,
         clock: Timestamp,
     ) -> Result<Page> {
-        let range = match behind {
+        let range = match last_key {
             None => self.range.clone(),
             Some(key) => self.order.rest(&self.range, key, self.direction)?,
         };

@@ -20,7 +20,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::get::{PartitionedGet, Places};
-use super::local_store::{LocalStore, elsewhere};
+use super::local_store::{LocalStore, not_local_error};
 use super::scan::PagedScan;
 use crate::parts::ReplicatorParts;
 use crate::replicas::Replicas;
@@ -53,14 +53,14 @@ impl ShardService {
     fn schema(&self, name: &str) -> Result<Arc<SchemaAt>> {
         let catalog = self.parts.context.catalog.catalog();
         let schema = catalog.document_store_by_name(name)?;
-        let serving = self.replicas.serving(schema.definition.store);
-        let own = catalog.store(serving).and_then(|history| history.newest());
-        Ok(Arc::clone(own.unwrap_or(schema)))
+        let serving = self.replicas.serving_version(schema.definition.store);
+        let serving_schema = catalog.store(serving).and_then(|history| history.newest());
+        Ok(Arc::clone(serving_schema.unwrap_or(schema)))
     }
 
     async fn local_store(&self, schema: &Arc<SchemaAt>, read: &ReadOptions) -> Result<LocalStore> {
         let opening = self.replicas.version(schema.definition.store, read.timeout());
-        let (follower, shards) = opening.await.ok_or_else(elsewhere)?;
+        let (follower, shards) = opening.await.ok_or_else(not_local_error)?;
         Ok(LocalStore { schema: Arc::clone(schema), follower, shards })
     }
 
@@ -73,10 +73,10 @@ impl ShardService {
         let schema = self.schema(&request.store)?;
         let mut get = PartitionedGet::new(request, &schema.definition)?;
         let places = get.places(&schema.definition);
-        let ours = self.forward(&mut get, &schema, places, &came_with).await?;
-        if !ours.is_empty() {
+        let own_places = self.forward(&mut get, &schema, places, &came_with).await?;
+        if !own_places.is_empty() {
             let store = self.local_store(&schema, &read).await?;
-            let opened = get.open(&store, &read, ours).await;
+            let opened = get.open(&store, &read, own_places).await;
             let clock = self.parts.context.clock.now();
             get = run_blocking(move || get.read(&store, &opened, clock)).await?;
         }
@@ -91,28 +91,28 @@ impl ShardService {
         places: Places,
         came_with: &MetadataMap,
     ) -> Result<Places> {
-        let mut ours = Places::new();
-        let mut theirs = Vec::new();
+        let mut own_places = Places::new();
+        let mut peer_places = Vec::new();
         for (partition, places) in places {
             let at = schema.definition.logs().at(partition);
             match self.replicas.peers().owner(at, came_with).await {
-                Ok(Owner::Here) => drop(ours.insert(partition, places)),
-                Ok(Owner::Peer(peer)) => theirs.push((places, peer)),
+                Ok(Owner::Here) => drop(own_places.insert(partition, places)),
+                Ok(Owner::Peer(peer)) => peer_places.push((places, peer)),
                 Err(error) => get.refuse(&places, &error),
             }
         }
         let request = get.request();
-        let asked = theirs.into_iter().map(|(places, peer)| async move {
+        let forwards = peer_places.into_iter().map(|(places, peer)| async move {
             let answer = PartitionedGet::forward(request, &places, peer).await;
             (places, answer)
         });
-        for (places, answer) in join_all(asked).await {
+        for (places, answer) in join_all(forwards).await {
             match answer {
                 Ok(answer) => get.take(&places, answer)?,
                 Err(error) => get.refuse(&places, &error),
             }
         }
-        Ok(ours)
+        Ok(own_places)
     }
 
     async fn answer_scan(
