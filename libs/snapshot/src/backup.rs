@@ -18,7 +18,7 @@ use crate::frame::Frame;
 use crate::manifest::{SnapshotName, of_wire, to_wire};
 
 const FRAME: Frame =
-    Frame { magic: u32::from_le_bytes(*b"FBBK"), what: "the manifest of a backup" };
+    Frame { magic: u32::from_le_bytes(*b"FBBK"), description: "the manifest of a backup" };
 
 /// Name of a backup's object; later backups have greater names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,14 +191,16 @@ impl PartitionBackup {
     }
 
     fn check(&self) -> Result<()> {
-        let mut at = None;
+        let mut last_end = None;
         for LogSegment { offsets, .. } in &self.log {
-            if offsets.start >= offsets.end || at.is_some_and(|at| at != offsets.start) {
+            if offsets.start >= offsets.end
+                || last_end.is_some_and(|last_end| last_end != offsets.start)
+            {
                 return Err(FRAME.damaged("the log has gaps"));
             }
-            at = Some(offsets.end);
+            last_end = Some(offsets.end);
         }
-        if at.is_some_and(|at| at != self.progress.offset_applied) {
+        if last_end.is_some_and(|last_end| last_end != self.progress.offset_applied) {
             return Err(FRAME.damaged("the log ends at another offset than the backup"));
         }
         Ok(())

@@ -9,7 +9,7 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
 use crate::backup::{Backup, BackupName};
-use crate::error::refused;
+use crate::error::refusal_error;
 use crate::partition::is_of_object;
 use crate::store::SnapshotStore;
 use crate::write_once_object::put_if_absent;
@@ -55,20 +55,20 @@ impl SnapshotStore {
     }
 
     /// Returns the readable backups, and the newest unreadable one with its error. If a list misses
-    /// a backup, the next backup names it; for the newest backup, only `known` does.
+    /// a backup, the next backup names it; for the newest backup, only `newest_name` does.
     async fn all_backups(
         &self,
         store: &str,
-        known: Option<BackupName>,
+        newest_name: Option<BackupName>,
     ) -> Result<(Vec<Backup>, Option<PassedOver>)> {
         let listed = self.listed_backups(store).await?;
-        let mut left = listed.clone();
-        left.extend(known);
+        let mut names = listed.clone();
+        names.extend(newest_name);
         let (mut backups, mut passed_over) = (Vec::new(), None);
-        while let Some(name) = left.pop_last() {
+        while let Some(name) = names.pop_last() {
             match self.backup(store, name).await {
                 Ok(backup) => {
-                    left.extend(backup.before);
+                    names.extend(backup.before);
                     backups.push(backup);
                 }
                 // The backup was removed after the next one was taken.
@@ -86,7 +86,8 @@ impl SnapshotStore {
 
     async fn listed_backups(&self, store: &str) -> Result<BTreeSet<BackupName>> {
         let folder = self.backups_of(store);
-        let listed: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
+        let listed: Vec<_> =
+            self.objects.list(Some(&folder)).try_collect().await.map_err(backup_store_error)?;
         let name = |path: &Path| {
             let (name, kind) = path.filename()?.split_once('.')?;
             (kind == BACKUP).then_some(())?;
@@ -119,22 +120,24 @@ impl SnapshotStore {
             return Err(Error::new(error.code(), message));
         }
         backups.retain(|backup| backup.store == newest.store);
-        let kept = backups.split_off(backups.len().saturating_sub(keep.max(1)));
+        let retained_backups = backups.split_off(backups.len().saturating_sub(keep.max(1)));
         for Backup { name, .. } in &backups {
             match self.objects.delete(&self.backup_path(store, *name)).await {
                 // Another process was faster.
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(told(error)),
+                Err(error) => return Err(backup_store_error(error)),
             }
         }
         for partition in newest.partition_count().partitions() {
             let number = partition.0 as usize;
-            let of: Vec<_> = kept.iter().filter_map(|it| it.partitions.get(number)).collect();
-            let mut named = of.iter().map(|partition| partition.snapshot).collect();
-            let logs = of.iter().flat_map(|partition| &partition.log).map(|log| log.chunk);
+            let partitions: Vec<_> =
+                retained_backups.iter().filter_map(|it| it.partitions.get(number)).collect();
+            let mut named_snapshots =
+                partitions.iter().map(|partition| partition.snapshot).collect();
+            let logs = partitions.iter().flat_map(|partition| &partition.log).map(|log| log.chunk);
             let snapshots = self.partition(newest.at(partition));
-            snapshots.expire_others(&named, grace).await?;
-            snapshots.collect_beside(grace, &mut named, logs).await?;
+            snapshots.expire_others(&named_snapshots, grace).await?;
+            snapshots.collect_beside(grace, &mut named_snapshots, logs).await?;
         }
         Ok(backups.len())
     }
@@ -144,8 +147,9 @@ impl SnapshotStore {
     /// # Errors
     /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
     pub async fn backup(&self, store: &str, name: BackupName) -> Result<Backup> {
-        let object = self.objects.get(&self.backup_path(store, name)).await.map_err(told)?;
-        let backup = Backup::decode(&object.bytes().await.map_err(told)?)?;
+        let object =
+            self.objects.get(&self.backup_path(store, name)).await.map_err(backup_store_error)?;
+        let backup = Backup::decode(&object.bytes().await.map_err(backup_store_error)?)?;
         if backup.name != name || backup.definition()?.name != store {
             return Err(Error::corrupt(format!(
                 "the object of the backup {name} holds another backup"
@@ -161,7 +165,9 @@ impl SnapshotStore {
     pub async fn publish_backup(&self, backup: &Backup) -> Result<()> {
         let store = &backup.definition()?.name;
         let path = self.backup_path(store, backup.name);
-        put_if_absent(self.objects.as_ref(), &path, backup.encode()?).await.map_err(told)?;
+        put_if_absent(self.objects.as_ref(), &path, backup.encode()?)
+            .await
+            .map_err(backup_store_error)?;
         let found = self.backup(store, backup.name).await?;
         match found == *backup {
             true => Ok(()),
@@ -181,6 +187,6 @@ impl SnapshotStore {
     }
 }
 
-fn told(error: object_store::Error) -> Error {
-    refused("using the object store of the backups", &error)
+fn backup_store_error(error: object_store::Error) -> Error {
+    refusal_error("using the object store of the backups", &error)
 }

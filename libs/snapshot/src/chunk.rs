@@ -141,7 +141,8 @@ pub fn encode_chunk(bytes: &[u8]) -> Result<Bytes> {
 /// # Errors
 /// `Corrupt` for other bytes; `Unsupported` for a format that this build does not know.
 pub fn decode_chunk(id: &ChunkId, object: &Bytes) -> Result<Bytes> {
-    let damaged = |what: &str| Error::corrupt(format!("chunk {} is damaged: {what}", id.hash));
+    let damaged =
+        |problem: &str| Error::corrupt(format!("chunk {} is damaged: {problem}", id.hash));
     let short = || Error::corrupt("the chunk is shorter than its frame");
     let mut reader = ByteReader::new(object, short);
     let (magic, version, codec) = (reader.u32()?, reader.u16()?, reader.u16()?);

@@ -96,9 +96,9 @@ mod tests {
         let chunk = blocks.take().unwrap();
         for length in 1..chunk.len() {
             let found: Vec<_> = delta_rows(&chunk[..length]).collect();
-            let whole = usize::from(length >= 14);
-            assert_eq!(found.iter().filter(|row| row.is_ok()).count(), whole, "{length}");
-            assert_eq!(found.len() - whole, usize::from(length != 14), "{length}");
+            let row_count = usize::from(length >= 14);
+            assert_eq!(found.iter().filter(|row| row.is_ok()).count(), row_count, "{length}");
+            assert_eq!(found.len() - row_count, usize::from(length != 14), "{length}");
         }
     }
 }

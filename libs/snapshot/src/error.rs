@@ -27,16 +27,16 @@ const NO_ANSWER: (ErrorCode, &str) =
     (ErrorCode::Unavailable, "look at the object store and its settings; the service tries again");
 
 /// Converts an error that occurred while doing something.
-pub(crate) fn refused(doing: &str, error: &object_store::Error) -> Error {
+pub(crate) fn refusal_error(doing: &str, error: &object_store::Error) -> Error {
     let words = error.to_string();
     let (code, advice) = code_and_advice(error, &words);
-    Error::new(code, format!("{doing}: {}; {advice}", shown(&words)))
+    Error::new(code, format!("{doing}: {}; {advice}", shorten(&words)))
 }
 
 /// Converts an error that occurred while writing into a folder of this machine.
 pub(crate) fn unwritable(folder: &Path, error: &object_store::Error) -> Error {
     let (code, advice) = if is_full(error) { NO_ROOM } else { NO_FOLDER };
-    Error::new(code, format!("writing into /{folder}: {}; {advice}", shown(&error.to_string())))
+    Error::new(code, format!("writing into /{folder}: {}; {advice}", shorten(&error.to_string())))
 }
 
 fn code_and_advice(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str) {
@@ -101,8 +101,8 @@ fn name_of(words: &str) -> Option<&str> {
 }
 
 fn element<'w>(words: &'w str, tag: &str) -> Option<&'w str> {
-    let behind = words.split_once(&format!("<{tag}>"))?.1;
-    Some(behind.split_once(&format!("</{tag}>"))?.0)
+    let rest = words.split_once(&format!("<{tag}>"))?.1;
+    Some(rest.split_once(&format!("</{tag}>"))?.0)
 }
 
 /// Returns the status of the answer, if the error has no kind for it.
@@ -112,14 +112,14 @@ fn status_of(words: &str) -> Option<&str> {
 
 /// Returns the text in one line and shortened, with the body of an answer replaced by its name and
 /// message.
-fn shown(words: &str) -> String {
-    let said = match (words.split_once("<?xml"), name_of(words)) {
+fn shorten(words: &str) -> String {
+    let text = match (words.split_once("<?xml"), name_of(words)) {
         (Some((before, _)), Some(name)) => {
             format!("{before}{name}: {}", element(words, "Message").unwrap_or_default())
         }
         _ => words.to_owned(),
     };
-    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SNAPSHOT_REFUSAL_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     /// Returns an error without a kind, in the words that `object_store` uses for an answer.
-    fn answered(status: &str, name: &str) -> Refused {
+    fn server_error(status: &str, name: &str) -> Refused {
         let body = format!("<?xml version=\"1.0\"?>\n<Error>\n  <Code>{name}</Code>\n</Error>");
         let words = format!("Server returned non-2xx status code: {status}: {body}");
         Refused::Generic { store: "S3", source: words.into() }
@@ -153,7 +153,7 @@ mod tests {
             ("507 Insufficient Storage", "XMinioStorageFull", ErrorCode::LimitExceeded),
             ("500 Internal Server Error", "", ErrorCode::Unavailable),
         ] {
-            let error = refused("trying", &answered(status, name));
+            let error = refusal_error("trying", &server_error(status, name));
             assert_eq!(error.code(), code, "{error}");
             assert!(!error.to_string().contains('\n'), "{error}");
         }
@@ -163,7 +163,7 @@ mod tests {
     fn missing_credentials_are_distinguished_from_store_errors() {
         let words = "Error performing PUT http://169.254.169.254/latest/api/token in 1.47 ms";
         let error = Refused::Generic { store: "S3", source: words.into() };
-        assert_eq!(refused("trying", &error).code(), ErrorCode::Unauthenticated);
+        assert_eq!(refusal_error("trying", &error).code(), ErrorCode::Unauthenticated);
     }
 
     #[test]
@@ -172,30 +172,30 @@ mod tests {
                     <Message>It is not\nthere.</Message><HostId>abc</HostId></Error>";
         let words = format!("Server returned non-2xx status code: 404 Not Found: {body}");
         let error = Refused::Generic { store: "S3", source: words.into() };
-        let told = refused("trying", &error).to_string();
+        let message = refusal_error("trying", &error).to_string();
         assert!(
-            told.contains("404 Not Found: NoSuchBucket: It is not there.; create the"),
-            "{told}"
+            message.contains("404 Not Found: NoSuchBucket: It is not there.; create the"),
+            "{message}"
         );
     }
 
     #[test]
     fn error_kind_applies_unless_the_response_says_more() {
         let (path, source) =
-            ("a/b".to_owned(), || Box::new(answered("404 Not Found", "NoSuchKey")));
-        let gone = Refused::NotFound { path: path.clone(), source: source() };
-        assert_eq!(refused("trying", &gone).code(), ErrorCode::NotFound);
-        let source = Box::new(answered("404 Not Found", "ContainerNotFound"));
-        let gone = Refused::NotFound { path: path.clone(), source };
-        let error = refused("trying", &gone);
+            ("a/b".to_owned(), || Box::new(server_error("404 Not Found", "NoSuchKey")));
+        let not_found = Refused::NotFound { path: path.clone(), source: source() };
+        assert_eq!(refusal_error("trying", &not_found).code(), ErrorCode::NotFound);
+        let source = Box::new(server_error("404 Not Found", "ContainerNotFound"));
+        let not_found = Refused::NotFound { path: path.clone(), source };
+        let error = refusal_error("trying", &not_found);
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.to_string().contains("create the bucket"), "{error}");
-        let source = Box::new(answered("409 Conflict", "BlobAlreadyExists"));
-        let there = Refused::AlreadyExists { path: path.clone(), source };
-        assert_eq!(refused("trying", &there).code(), ErrorCode::Conflict);
-        let source = Box::new(answered("409 Conflict", "ConditionalRequestConflict"));
-        let there = Refused::AlreadyExists { path, source };
-        assert_eq!(refused("trying", &there).code(), ErrorCode::Unavailable);
+        let source = Box::new(server_error("409 Conflict", "BlobAlreadyExists"));
+        let already_exists = Refused::AlreadyExists { path: path.clone(), source };
+        assert_eq!(refusal_error("trying", &already_exists).code(), ErrorCode::Conflict);
+        let source = Box::new(server_error("409 Conflict", "ConditionalRequestConflict"));
+        let already_exists = Refused::AlreadyExists { path, source };
+        assert_eq!(refusal_error("trying", &already_exists).code(), ErrorCode::Unavailable);
     }
 
     #[test]
@@ -209,17 +209,17 @@ mod tests {
         ] {
             let source = io::Error::from(kind).into();
             let error = Refused::Generic { store: "LocalFileSystem", source };
-            let told = unwritable(&Path::from("some/folder"), &error);
-            assert_eq!(told.code(), code, "{told}");
-            let message = told.message();
-            assert!(message.contains("/some/folder") && message.contains(advice), "{told}");
+            let refusal = unwritable(&Path::from("some/folder"), &error);
+            assert_eq!(refusal.code(), code, "{refusal}");
+            let message = refusal.message();
+            assert!(message.contains("/some/folder") && message.contains(advice), "{refusal}");
         }
     }
 
     #[test]
     fn long_refusals_are_cut() {
         let source = "é ".repeat(SNAPSHOT_REFUSAL_CHARS_MAX).into();
-        let error = refused("trying", &Refused::Generic { store: "S3", source });
+        let error = refusal_error("trying", &Refused::Generic { store: "S3", source });
         assert!(error.to_string().chars().count() < SNAPSHOT_REFUSAL_CHARS_MAX + 200, "{error}");
     }
 }

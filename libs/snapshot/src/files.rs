@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetResultPayload, ObjectMeta, ObjectStoreExt};
 
-use crate::error::refused;
+use crate::error::refusal_error;
 use crate::store::SnapshotStore;
 
 /// A file that was found.
@@ -41,14 +41,14 @@ impl SnapshotStore {
     /// # Errors
     /// `NotFound` if there is none; the errors of the object store.
     pub async fn files(&self) -> Result<Vec<FoundFile>> {
-        let at = |error: &object_store::Error| refused("looking for files", error);
+        let list_error = |error: &object_store::Error| refusal_error("looking for files", error);
         match self.objects.head(&self.root).await {
             Ok(meta) => return Ok(vec![FoundFile::of(meta)]),
             Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => return Err(at(&error)),
+            Err(error) => return Err(list_error(&error)),
         }
         let listed = self.objects.list(Some(&self.root)).map_ok(FoundFile::of);
-        let mut files: Vec<_> = listed.try_collect().await.map_err(|error| at(&error))?;
+        let mut files: Vec<_> = listed.try_collect().await.map_err(|error| list_error(&error))?;
         files.retain(|file| file.bytes > 0);
         files.sort_by(|one, other| one.path.cmp(&other.path));
         match files.is_empty() {
@@ -64,26 +64,26 @@ impl SnapshotStore {
     /// - `Conflict`: the file has changed since it was found.
     /// - `Unavailable`: the download is incomplete.
     pub async fn open_file(&self, file: &FoundFile, scratch: &LocalPath) -> Result<File> {
-        let at = |error: &object_store::Error| refused("fetching a file", error);
-        let got = self.objects.get(&file.path).await.map_err(|error| at(&error))?;
-        if FoundFile::of(got.meta.clone()) != *file {
+        let fetch_error = |error: &object_store::Error| refusal_error("fetching a file", error);
+        let object = self.objects.get(&file.path).await.map_err(|error| fetch_error(&error))?;
+        if FoundFile::of(object.meta.clone()) != *file {
             let message =
                 format!("the file `{}` changed during the read; begin again", file.name());
             return Err(Error::conflict(message));
         }
-        let mut stream = match got.payload {
+        let mut stream = match object.payload {
             GetResultPayload::File(opened, _) => return Ok(opened),
             GetResultPayload::Stream(stream) => stream,
         };
         let mut copy = tempfile::tempfile_in(scratch).map_err(|error| full(&error))?;
-        let mut came = 0;
-        while let Some(bytes) = stream.try_next().await.map_err(|error| at(&error))? {
+        let mut bytes_received = 0;
+        while let Some(bytes) = stream.try_next().await.map_err(|error| fetch_error(&error))? {
             block_in_place(|| copy.write_all(&bytes)).map_err(|error| full(&error))?;
-            came += bytes.len() as u64;
+            bytes_received += bytes.len() as u64;
         }
-        if came != file.bytes {
+        if bytes_received != file.bytes {
             let message = format!(
-                "the download of a file ended early, after {came} of {} bytes of `{}`",
+                "the download of a file ended early, after {bytes_received} of {} bytes of `{}`",
                 file.bytes,
                 file.name()
             );
@@ -118,10 +118,10 @@ mod tests {
         for (name, text) in [("in/b.csv", "b"), ("in/a.csv", "a"), ("in/empty", ""), ("c", "c")] {
             objects.put(&Path::from(name), text.into()).await.unwrap();
         }
-        let at = |name: &str| SnapshotStore::of(objects.clone(), Path::from(name));
-        assert_eq!(names(&at("in").files().await.unwrap()), ["in/a.csv", "in/b.csv"]);
-        assert_eq!(names(&at("in/b.csv").files().await.unwrap()), ["in/b.csv"]);
-        assert_eq!(at("on").files().await.unwrap_err().code(), ErrorCode::NotFound);
+        let store_at = |name: &str| SnapshotStore::of(objects.clone(), Path::from(name));
+        assert_eq!(names(&store_at("in").files().await.unwrap()), ["in/a.csv", "in/b.csv"]);
+        assert_eq!(names(&store_at("in/b.csv").files().await.unwrap()), ["in/b.csv"]);
+        assert_eq!(store_at("on").files().await.unwrap_err().code(), ErrorCode::NotFound);
     }
 
     #[tokio::test]

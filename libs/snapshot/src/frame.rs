@@ -15,7 +15,7 @@ pub(crate) struct Frame {
     /// First bytes of the object.
     pub magic: u32,
     /// Description for errors, such as `the manifest of a snapshot`.
-    pub what: &'static str,
+    pub description: &'static str,
 }
 
 impl Frame {
@@ -26,8 +26,10 @@ impl Frame {
     pub fn encode(&self, message: &impl Message) -> Result<Bytes> {
         let message = message.encode_to_vec();
         if message.len() > SNAPSHOT_MANIFEST_BYTES_MAX {
-            let advice =
-                format!("{} is too large; repartition the store to more partitions", self.what);
+            let advice = format!(
+                "{} is too large; repartition the store to more partitions",
+                self.description
+            );
             let (limit, actual) = (SNAPSHOT_MANIFEST_BYTES_MAX as u64, message.len() as u64);
             return Err(Error::limit_exceeded(&advice, limit, actual));
         }
@@ -54,7 +56,7 @@ impl Frame {
             return Err(self.damaged("the magic is wrong"));
         }
         if version != FORMAT_VERSION {
-            let message = format!("{} has format {version}; upgrade this build", self.what);
+            let message = format!("{} has format {version}; upgrade this build", self.description);
             return Err(Error::unsupported(message));
         }
         let bytes = reader.u32()? as usize;
@@ -70,7 +72,7 @@ impl Frame {
     }
 
     /// Returns the error for a damaged object.
-    pub fn damaged(&self, how: &str) -> Error {
-        Error::corrupt(format!("{} is damaged: {how}; the object is ignored", self.what))
+    pub fn damaged(&self, problem: &str) -> Error {
+        Error::corrupt(format!("{} is damaged: {problem}; the object is ignored", self.description))
     }
 }

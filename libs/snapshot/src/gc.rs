@@ -52,22 +52,22 @@ impl PartitionSnapshots {
         let now = self.now().await?;
         let is_past = move |time: SystemTime| {
             // If the clock of the object store goes back, everything stays for a while longer.
-            now.duration_since(time).is_ok_and(|past| past > grace)
+            now.duration_since(time).is_ok_and(|age| age > grace)
         };
         let mut stats = GcStats::default();
         // The collector lists the chunks before the manifests. A manifest that is published after
         // the list of manifests names no chunk that may go, because its builder would have given up
         // by now.
         let stored = self.stored_chunks().await?;
-        let mut kept: HashSet<_> = chunks.into_iter().map(|id| id.name()).collect();
-        let mut gone = Vec::new();
+        let mut needed_chunks: HashSet<_> = chunks.into_iter().map(|id| id.name()).collect();
+        let mut expired_names = Vec::new();
         for listed in self.list().await? {
             let ListedSnapshot { name, published, is_verified, expired } = listed;
             if snapshots.contains(&name) {
                 continue;
             }
             if expired.is_some_and(is_past) {
-                gone.push(name);
+                expired_names.push(name);
                 continue;
             }
             if expired.is_none() && !is_verified && is_past(published) {
@@ -76,25 +76,25 @@ impl PartitionSnapshots {
             }
             // Another collector may have been faster.
             if let Some(manifest) = self.read_if_present(name).await? {
-                kept.extend(manifest.chunks().map(ChunkId::name));
+                needed_chunks.extend(manifest.chunks().map(ChunkId::name));
             }
         }
         // These snapshots are read by name, because a list may miss them.
         for name in snapshots.clone() {
             match self.read_if_present(name).await? {
-                Some(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
+                Some(manifest) => needed_chunks.extend(manifest.chunks().map(ChunkId::name)),
                 None => {
                     snapshots.remove(&name);
                 }
             }
         }
         let to_go = |(name, written): (_, SystemTime)| {
-            (!kept.contains(&name) && is_past(written)).then_some(name)
+            (!needed_chunks.contains(&name) && is_past(written)).then_some(name)
         };
         let chunks: Vec<_> = stored.into_iter().filter_map(to_go).collect();
         stats.chunks = chunks.len() as u64;
         self.remove_chunks(chunks).await?;
-        for name in gone {
+        for name in expired_names {
             self.remove_manifest(name).await?;
             stats.snapshots += 1;
         }
@@ -140,7 +140,7 @@ impl PartitionSnapshots {
         for ListedSnapshot { name, published, .. } in
             listed.into_iter().filter(ListedSnapshot::counts)
         {
-            let is_old = now.duration_since(published).is_ok_and(|past| past > grace);
+            let is_old = now.duration_since(published).is_ok_and(|age| age > grace);
             if is_old && !named.contains(&name) {
                 self.expire(name).await?;
                 expired += 1;

@@ -148,6 +148,6 @@ impl ImageState {
     }
 }
 
-fn damaged(what: &str) -> Error {
-    Error::corrupt(format!("the image is damaged: {what}; the reader ignores the image"))
+fn damaged(problem: &str) -> Error {
+    Error::corrupt(format!("the image is damaged: {problem}; the reader ignores the image"))
 }

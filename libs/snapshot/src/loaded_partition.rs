@@ -44,8 +44,8 @@ impl LoadedPartition {
         seed: u64,
         memory_bytes: u64,
     ) -> Result<Self> {
-        let none = || Error::not_found("the store has no definition");
-        let definition = definitions.first().ok_or_else(none)?;
+        let no_definition_error = || Error::not_found("the store has no definition");
+        let definition = definitions.first().ok_or_else(no_definition_error)?;
         let (partitions, at) = (definition.partitions, base.state.state.partition);
         let schemas = SchemaSet::new([SchemaAt::of(definition.clone())])?;
         let builder = ImageBuilder::new(definitions, at, partitions, seed, memory_bytes)?;
@@ -173,10 +173,10 @@ mod tests {
             let outcomes = loaded.add(entry(changes, &definition)).unwrap();
             assert!(outcomes.iter().all(|outcome| outcome.condition == ConditionOutcome::Applied));
         }
-        let again = loaded.add(entry(vec![put(5, ROWS + 1)], &definition)).unwrap();
+        let outcomes = loaded.add(entry(vec![put(5, ROWS + 1)], &definition)).unwrap();
         assert!(
-            matches!(again[0].condition, ConditionOutcome::ConditionFailed(Some(_))),
-            "{again:?}"
+            matches!(outcomes[0].condition, ConditionOutcome::ConditionFailed(Some(_))),
+            "{outcomes:?}"
         );
         let (builder, state) = loaded.finish();
         let mut file = ToFile(tempfile::tempfile().unwrap());
@@ -187,18 +187,18 @@ mod tests {
         let index = Index::new([Arc::clone(&schema)], [PartitionId(0)], 5).unwrap();
         let mut writer = index.writer(PartitionId(0)).unwrap();
         writer.start_rebuild_from_image(&image, &state.state).unwrap();
-        let mut seen = 0;
+        let mut row_count = 0;
         let visited = writer.visit_rows(|key, row| {
             let number = u64::from_le_bytes(key.try_into().unwrap());
             let document = forebay_core::row::Document::decode(row, &schema.layout)?;
             assert_eq!(document.value(FieldId(1)), Some(&Value::Bytes(value(number))));
             assert_eq!(document.expires_at, Some(Timestamp::from_micros(60_001_000)));
             assert_eq!(document.version, Some(log().first_version()));
-            seen += 1;
+            row_count += 1;
             Ok(())
         });
         visited.unwrap();
-        assert_eq!((seen, state.state.dedup.windows().len()), (ROWS, 0));
+        assert_eq!((row_count, state.state.dedup.windows().len()), (ROWS, 0));
     }
     #[test]
     fn documents_beyond_the_memory_limit_are_refused() {

@@ -42,11 +42,11 @@ impl LogBlocks {
 pub fn kept_records(bytes: &[u8]) -> impl Iterator<Item = Result<KeptRecord<'_>>> {
     let mut last = None;
     parse_items(bytes, move |rest| {
-        let (record, behind) = next_record(rest)?;
+        let (record, remainder) = next_record(rest)?;
         if last.replace(record.offset).is_some_and(|last| last >= record.offset) {
             return Err(Error::corrupt("the records of a backup are out of order"));
         }
-        Ok((record, behind))
+        Ok((record, remainder))
     })
 }
 
@@ -76,8 +76,8 @@ mod tests {
         let mut blocks = LogBlocks::default();
         assert!(records.iter().all(|record| blocks.push(*record).is_none()));
         let chunk = blocks.take().unwrap();
-        let back: Vec<_> = kept_records(&chunk).map(Result::unwrap).collect();
-        assert_eq!(back, records);
+        let found: Vec<_> = kept_records(&chunk).map(Result::unwrap).collect();
+        assert_eq!(found, records);
         assert_eq!(blocks.take(), None);
     }
 
@@ -101,8 +101,8 @@ mod tests {
             let found: Vec<_> = kept_records(&chunk[..cut]).collect();
             assert!(found.last().unwrap().is_err() || cut == chunk.len() / 2, "{cut}");
         }
-        let twice = [&chunk[..], &chunk[..]].concat();
-        assert!(kept_records(&twice).last().unwrap().is_err());
-        assert_eq!(kept_records(&twice).count(), 3);
+        let repeated_chunk = [&chunk[..], &chunk[..]].concat();
+        assert!(kept_records(&repeated_chunk).last().unwrap().is_err());
+        assert_eq!(kept_records(&repeated_chunk).count(), 3);
     }
 }

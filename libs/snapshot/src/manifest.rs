@@ -19,7 +19,7 @@ use crate::chunk::ChunkId;
 use crate::frame::Frame;
 
 const FRAME: Frame =
-    Frame { magic: u32::from_le_bytes(*b"FBSN"), what: "the manifest of a snapshot" };
+    Frame { magic: u32::from_le_bytes(*b"FBSN"), description: "the manifest of a snapshot" };
 
 /// Name of a snapshot's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,8 +180,8 @@ impl Manifest {
     }
 }
 
-fn damaged(how: &str) -> Error {
-    FRAME.damaged(how)
+fn damaged(problem: &str) -> Error {
+    FRAME.damaged(problem)
 }
 
 pub(crate) fn to_wire(progress: &Progress) -> v1::SnapshotPosition {

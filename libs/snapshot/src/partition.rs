@@ -16,7 +16,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::chunk::{ChunkHash, ChunkId, ChunkName, decode_chunk, encode_chunk};
-use crate::error::refused;
+use crate::error::refusal_error;
 use crate::image_state::ImageState;
 use crate::manifest::{DeltaLayer, Manifest, SnapshotName};
 use crate::write_once_object::{put_if_absent, remove_abandoned_uploads};
@@ -47,14 +47,14 @@ impl ListedSnapshot {
         self.is_verified && self.expired.is_none()
     }
 
-    /// Adds the snapshots that count to `seen`, and removes the expired ones, so that a later list
+    /// Adds the snapshots that count to `names`, and removes the expired ones, so that a later list
     /// may miss some snapshots.
-    pub fn remember(listed: &[Self], seen: &mut HashSet<SnapshotName>) {
+    pub fn remember(listed: &[Self], names: &mut HashSet<SnapshotName>) {
         for Self { name, is_verified, expired, .. } in listed {
             if expired.is_some() {
-                seen.remove(name);
+                names.remove(name);
             } else if *is_verified {
-                seen.insert(*name);
+                names.insert(*name);
             }
         }
     }
@@ -108,7 +108,7 @@ impl PartitionSnapshots {
     /// # Errors
     /// The errors of the object store.
     pub async fn list(&self) -> Result<Vec<ListedSnapshot>> {
-        let found = self.listed(MANIFESTS).await?;
+        let found = self.list_folder(MANIFESTS).await?;
         let mut marks: BTreeMap<SnapshotName, [Option<SystemTime>; 3]> = BTreeMap::new();
         for object in found {
             let Some((name, kind)) = object.0.split_once('.') else { continue };
@@ -181,10 +181,10 @@ impl PartitionSnapshots {
 
     /// Streams the bytes of these chunks in order; several requests are in flight at a time.
     pub fn chunks(&self, ids: Vec<ChunkId>) -> impl Stream<Item = Result<Bytes>> + Send + 'static {
-        let of = self.clone();
+        let snapshots = self.clone();
         let fetches = stream::iter(ids).map(move |id| {
-            let of = of.clone();
-            async move { of.chunk(id).await }
+            let snapshots = snapshots.clone();
+            async move { snapshots.chunk(id).await }
         });
         fetches.buffered(SNAPSHOT_CHUNKS_AT_ONCE)
     }
@@ -205,8 +205,8 @@ impl PartitionSnapshots {
     /// The errors of the object store.
     pub async fn put_chunk(&self, id: ChunkId, bytes: Bytes) -> Result<()> {
         let object = run_blocking(move || encode_chunk(&bytes)).await?;
-        let put = self.objects.put(&self.chunk_path(id.name()), object.into()).await;
-        put.map(drop).map_err(told)
+        let result = self.objects.put(&self.chunk_path(id.name()), object.into()).await;
+        result.map(drop).map_err(store_error)
     }
 
     /// Publishes a manifest whose chunks are stored. The call reads back the chunks that were
@@ -222,10 +222,17 @@ impl PartitionSnapshots {
         self.read(name).await?;
         let (new, shared): (Vec<_>, Vec<_>) =
             manifest.chunks().copied().partition(|id| id.written_by == manifest.id);
-        let of = self.clone();
+        let snapshots = self.clone();
         let looks = stream::iter(shared).map(move |id| {
-            let of = of.clone();
-            async move { of.objects.head(&of.chunk_path(id.name())).await.map(drop).map_err(told) }
+            let snapshots = snapshots.clone();
+            async move {
+                snapshots
+                    .objects
+                    .head(&snapshots.chunk_path(id.name()))
+                    .await
+                    .map(drop)
+                    .map_err(store_error)
+            }
         });
         looks.buffer_unordered(SNAPSHOT_CHUNKS_AT_ONCE).try_collect::<()>().await?;
         self.read_back(new).await?;
@@ -257,15 +264,15 @@ impl PartitionSnapshots {
     /// # Errors
     /// The errors of the object store.
     pub async fn known_chunks(&self) -> Result<HashMap<ChunkHash, ChunkId>> {
-        let mut known = HashMap::new();
+        let mut known_chunks = HashMap::new();
         for listed in self.list().await?.into_iter().filter(|listed| listed.expired.is_none()) {
             match self.read(listed.name).await {
-                Ok(manifest) => known.extend(manifest.chunks().map(|id| (id.hash, *id))),
+                Ok(manifest) => known_chunks.extend(manifest.chunks().map(|id| (id.hash, *id))),
                 Err(error) if is_of_object(&error) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(known)
+        Ok(known_chunks)
     }
 
     /// Returns the current time of the object store.
@@ -274,29 +281,30 @@ impl PartitionSnapshots {
     /// The errors of the object store.
     pub async fn now(&self) -> Result<SystemTime> {
         let path = self.root.clone().join(CLOCK);
-        self.objects.put(&path, Bytes::new().into()).await.map_err(told)?;
-        let written = self.objects.head(&path).await.map_err(told)?;
+        self.objects.put(&path, Bytes::new().into()).await.map_err(store_error)?;
+        let written = self.objects.head(&path).await.map_err(store_error)?;
         Ok(written.last_modified.into())
     }
 
     /// Lists all chunks with their write times.
     pub(crate) async fn stored_chunks(&self) -> Result<Vec<(ChunkName, SystemTime)>> {
-        let found = self.listed(CHUNKS).await?;
+        let found = self.list_folder(CHUNKS).await?;
         let chunk = |(name, written): (String, _)| Some((ChunkName::parse(&name)?, written));
         Ok(found.into_iter().filter_map(chunk).collect())
     }
 
     /// Lists the names in this folder with their write times. Objects in subfolders are foreign,
     /// for example a copy, whose marks mean nothing here.
-    async fn listed(&self, folder: &str) -> Result<Vec<(String, SystemTime)>> {
+    async fn list_folder(&self, folder: &str) -> Result<Vec<(String, SystemTime)>> {
         let folder = self.root.clone().join(folder);
-        let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
-        let own = |object: object_store::ObjectMeta| {
-            let mut below = object.location.prefix_match(&folder)?;
-            let name = below.next()?.as_ref().to_owned();
-            below.next().is_none().then(|| (name, object.last_modified.into()))
+        let found: Vec<_> =
+            self.objects.list(Some(&folder)).try_collect().await.map_err(store_error)?;
+        let own_name = |object: object_store::ObjectMeta| {
+            let mut parts = object.location.prefix_match(&folder)?;
+            let name = parts.next()?.as_ref().to_owned();
+            parts.next().is_none().then(|| (name, object.last_modified.into()))
         };
-        Ok(found.into_iter().filter_map(own).collect())
+        Ok(found.into_iter().filter_map(own_name).collect())
     }
 
     pub(crate) async fn remove_chunks(&self, chunks: Vec<ChunkName>) -> Result<()> {
@@ -320,7 +328,7 @@ impl PartitionSnapshots {
         let folders = folders.each_ref().map(|folder| local.path_to_filesystem(folder));
         run_blocking(move || {
             folders.into_iter().try_fold(0, |removed, folder| {
-                Ok(removed + remove_abandoned_uploads(&folder.map_err(told)?, &is_past)?)
+                Ok(removed + remove_abandoned_uploads(&folder.map_err(store_error)?, &is_past)?)
             })
         })
         .await
@@ -333,18 +341,18 @@ impl PartitionSnapshots {
             match path {
                 // Another collector was faster.
                 Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(told(error)),
+                Err(error) => return Err(store_error(error)),
             }
         }
         Ok(())
     }
 
     async fn get(&self, path: &Path) -> Result<Bytes> {
-        self.objects.get(path).await.map_err(told)?.bytes().await.map_err(told)
+        self.objects.get(path).await.map_err(store_error)?.bytes().await.map_err(store_error)
     }
 
     async fn create(&self, path: &Path, bytes: Bytes) -> Result<()> {
-        put_if_absent(self.objects.as_ref(), path, bytes).await.map_err(told)
+        put_if_absent(self.objects.as_ref(), path, bytes).await.map_err(store_error)
     }
 
     fn mark(&self, name: SnapshotName, kind: &str) -> Path {
@@ -356,8 +364,8 @@ impl PartitionSnapshots {
     }
 }
 
-fn told(error: object_store::Error) -> Error {
-    refused("using the object store of the snapshots", &error)
+fn store_error(error: object_store::Error) -> Error {
+    refusal_error("using the object store of the snapshots", &error)
 }
 
 /// Returns whether the object itself is bad, and not the connection.

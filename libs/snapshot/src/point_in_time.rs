@@ -108,14 +108,14 @@ impl PointInTimePartition {
         }
         let Manifest { at, partitions, .. } = *manifest;
         let state = ImageState::decode(at, partitions, progress, image.state())?;
-        let mut past = Self::of_image(&image, state, definitions, memory_bytes)?;
+        let mut point_in_time = Self::of_image(&image, state, definitions, memory_bytes)?;
         for delta in &manifest.deltas {
-            past.lay_over(from, manifest, delta).await?;
+            point_in_time.lay_over(from, manifest, delta).await?;
         }
-        if past.state.state.log_id != Some(manifest.log_id) {
+        if point_in_time.state.state.log_id != Some(manifest.log_id) {
             return Err(Error::corrupt("the state of a snapshot is of another log"));
         }
-        Ok(past)
+        Ok(point_in_time)
     }
 
     /// Loads an image and its state, for a store with these definitions.
@@ -232,27 +232,27 @@ impl PointInTimePartition {
             }
         })?;
         image.add(writes)?;
-        let ImageState { state: past, append_time, .. } = self.state;
+        let ImageState { state: past_state, append_time, .. } = self.state;
         drop(self.index);
         let state = PartitionState {
-            partition_time: past.partition_time,
-            schema_version: past.schema_version,
-            drop_all_count: past.drop_all_count,
-            ..log.state(past.partitions)
+            partition_time: past_state.partition_time,
+            schema_version: past_state.schema_version,
+            drop_all_count: past_state.drop_all_count,
+            ..log.state(past_state.partitions)
         };
         Ok(ImageState::unopened(state, append_time))
     }
 }
 
 async fn fetch(from: &PartitionSnapshots, manifest: &Manifest, scratch: &Path) -> Result<Image> {
-    let mut file = tempfile::tempfile_in(scratch).map_err(|error| refused(&error))?;
+    let mut file = tempfile::tempfile_in(scratch).map_err(|error| disk_error(&error))?;
     let mut chunks = Box::pin(from.chunks(manifest.base.chunks.clone()));
     while let Some(chunk) = chunks.try_next().await? {
-        block_in_place(|| file.write_all(&chunk)).map_err(|error| refused(&error))?;
+        block_in_place(|| file.write_all(&chunk)).map_err(|error| disk_error(&error))?;
     }
     Image::open(Arc::new(MappedFile::from(file)))
 }
 
-fn refused(error: &io::Error) -> Error {
+fn disk_error(error: &io::Error) -> Error {
     Error::of_disk("an image could not be stored during the restore", error)
 }

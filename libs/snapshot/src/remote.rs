@@ -31,13 +31,13 @@ impl Settings {
         scheme: &ObjectStoreScheme,
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Self {
-        let (prefix, whole) = match scheme {
+        let (prefix, exact_name) = match scheme {
             ObjectStoreScheme::AmazonS3 => ("AWS_", ""),
             // Azure sets the second name in its own services.
             ObjectStoreScheme::MicrosoftAzure => ("AZURE_", "IDENTITY_ENDPOINT"),
             _ => ("GOOGLE_", ""),
         };
-        let is_of_it = |name: &str| name.starts_with(prefix) || name == whole;
+        let is_of_it = |name: &str| name.starts_with(prefix) || name == exact_name;
         let texts = variables.filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
@@ -98,8 +98,8 @@ fn check_tls(
     mut endpoints: impl Iterator<Item = String>,
     allowed: Option<String>,
 ) -> Result<(), String> {
-    let is_allowed = allowed.is_none_or(|told| {
-        !["0", "false", "off", "no", "n"].contains(&told.to_ascii_lowercase().as_str())
+    let is_allowed = allowed.is_none_or(|value| {
+        !["0", "false", "off", "no", "n"].contains(&value.to_ascii_lowercase().as_str())
     });
     match endpoints.find(|endpoint| endpoint.starts_with("http://")) {
         Some(endpoint) if !is_allowed => Err(format!(

@@ -109,12 +109,12 @@ impl RemoteShardExport {
                 continue;
             }
             // No row has exactly this key.
-            let behind = (&range.from[..] < STATE_FROM).then(|| STATE_FROM.to_vec());
+            let after = (&range.from[..] < STATE_FROM).then(|| STATE_FROM.to_vec());
             let take = &mut |key: &[u8], row: &[u8]| {
                 rows.take(key, row);
                 Ok(())
             };
-            self.read_range(number, behind, take).await?;
+            self.read_range(number, after, take).await?;
         }
         rows.decode()
     }
@@ -125,12 +125,13 @@ impl RemoteShardExport {
     /// # Errors
     /// As [`RemoteShardExport::read`].
     pub async fn rows_of(&mut self, keys: &[Vec<u8>]) -> Result<(usize, Bytes)> {
-        let asked: Vec<_> = keys.iter().take(KEYS_AT_ONCE).map(|key| key.clone().into()).collect();
-        let most = asked.len();
-        let request = v1::GetRowsRequest { copy_id: self.plan.copy_id, keys: asked };
+        let requested_keys: Vec<_> =
+            keys.iter().take(KEYS_AT_ONCE).map(|key| key.clone().into()).collect();
+        let keys_max = requested_keys.len();
+        let request = v1::GetRowsRequest { copy_id: self.plan.copy_id, keys: requested_keys };
         let answer = in_time(ANSWER_WAIT, self.client.get_rows(request)).await?.into_inner();
         let answered = answer.keys as usize;
-        if answered == 0 || answered > most {
+        if answered == 0 || answered > keys_max {
             return Err(Error::corrupt("the replicator answered for other keys than requested"));
         }
         Ok((answered, block_of(&answer.rows.unwrap_or_default())?))
@@ -146,42 +147,42 @@ impl RemoteShardExport {
     fn read_range<'a>(
         &'a mut self,
         range: usize,
-        mut behind: Option<Vec<u8>>,
+        mut after: Option<Vec<u8>>,
         take: &'a mut TakeRow<'a>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut breaks = 0;
             loop {
-                let before = behind.clone();
-                match self.read_parts(range, &mut behind, take).await {
+                let before = after.clone();
+                match self.read_parts(range, &mut after, take).await {
                     Err(error) if error.code() == ErrorCode::Unavailable && breaks < BREAKS_MAX => {
-                        breaks = if behind == before { breaks + 1 } else { 0 };
+                        breaks = if after == before { breaks + 1 } else { 0 };
                         tracing::debug!(%error, "stream of rows broke off");
                         tokio::time::sleep(BREAK_WAIT).await;
                     }
-                    done => return done,
+                    result => return result,
                 }
             }
         })
     }
 
-    /// Reads until the range ends or the stream is interrupted; `behind` is the last key of the
+    /// Reads until the range ends or the stream is interrupted; `after` is the last key of the
     /// last verified part.
     async fn read_parts(
         &mut self,
         range: usize,
-        behind: &mut Option<Vec<u8>>,
+        after: &mut Option<Vec<u8>>,
         take: &mut TakeRow<'_>,
     ) -> Result<()> {
         let request = v1::CopyRowsRequest {
             copy_id: self.plan.copy_id,
             range: range as u32,
-            behind: behind.clone().map(Into::into),
+            behind: after.clone().map(Into::into),
             bytes_per_second: self.bytes_per_second,
             behind_bytes: 0,
         };
         let mut rows = in_time(ANSWER_WAIT, self.client.copy_rows(request)).await?.into_inner();
-        let (mut part, mut last_key) = (RowsDigest::default(), behind.clone());
+        let (mut part, mut last_key) = (RowsDigest::default(), after.clone());
         loop {
             let message = next(&mut rows).await?;
             for row in block_rows(&block_of(&message)?) {
@@ -201,7 +202,7 @@ impl RemoteShardExport {
                     "the replicator sent other rows than its digest covers",
                 ));
             }
-            behind.clone_from(&last_key);
+            after.clone_from(&last_key);
             if end.is_range_end {
                 return Ok(());
             }

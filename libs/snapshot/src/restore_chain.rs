@@ -30,22 +30,22 @@ impl RestoreTarget {
     }
 
     /// Returns whether a snapshot contains nothing after the target.
-    fn may_begin_with(self, at: &PartitionBackup) -> bool {
+    fn may_begin_with(self, backup: &PartitionBackup) -> bool {
         match self {
             Self::Newest => true,
-            Self::Before(time) => at.progress.partition_time < time,
+            Self::Before(time) => backup.progress.partition_time < time,
             Self::Behind(log_id, offset) => {
-                at.snapshot.log_id == log_id && at.progress.offset_applied <= offset.next()
+                backup.snapshot.log_id == log_id && backup.progress.offset_applied <= offset.next()
             }
         }
     }
 
     /// Returns whether a snapshot and its log contain everything before the target.
-    fn is_reached_by(self, at: &PartitionBackup) -> bool {
+    fn is_reached_by(self, backup: &PartitionBackup) -> bool {
         match self {
             Self::Newest => true,
-            Self::Before(time) => at.progress.partition_time >= time,
-            Self::Behind(_, offset) => at.progress.offset_applied > offset,
+            Self::Before(time) => backup.progress.partition_time >= time,
+            Self::Behind(_, offset) => backup.progress.offset_applied > offset,
         }
     }
 }
@@ -153,10 +153,10 @@ mod tests {
         assert_eq!(found(&backups, before(11)).unwrap(), (10, vec![10]));
         assert_eq!(found(&backups, before(20)).unwrap(), (10, vec![10]));
         assert_eq!(found(&backups, before(21)).unwrap(), (20, vec![20]));
-        let behind = |offset| RestoreTarget::Behind(LogId(1), Offset(offset));
-        assert_eq!(found(&backups, behind(19)).unwrap(), (20, vec![]));
-        assert_eq!(found(&backups, behind(18)).unwrap(), (10, vec![10]));
-        assert_eq!(found(&backups, behind(29)).unwrap(), (30, vec![]));
+        let target_behind = |offset| RestoreTarget::Behind(LogId(1), Offset(offset));
+        assert_eq!(found(&backups, target_behind(19)).unwrap(), (20, vec![]));
+        assert_eq!(found(&backups, target_behind(18)).unwrap(), (10, vec![10]));
+        assert_eq!(found(&backups, target_behind(29)).unwrap(), (30, vec![]));
     }
 
     #[test]

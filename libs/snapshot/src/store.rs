@@ -10,7 +10,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutPayload};
 use url::Url;
 
-use crate::error::{refused, unwritable};
+use crate::error::{refusal_error, unwritable};
 use crate::partition::PartitionSnapshots;
 use crate::remote::{Settings, connect};
 
@@ -70,10 +70,10 @@ impl SnapshotStore {
     }
 
     fn open_by(url: &str, settings: impl FnOnce(&ObjectStoreScheme) -> Settings) -> Result<Self> {
-        let wrong = |why: &str| {
+        let wrong = |reason: &str| {
             let message = format!(
-                "`{url}` names no folder for snapshots: {why}; give file:///…, s3://…, az://… or \
-                 gs://…"
+                "`{url}` names no folder for snapshots: {reason}; give file:///…, s3://…, az://… \
+                 or gs://…"
             );
             Error::invalid_argument(message)
         };
@@ -96,8 +96,9 @@ impl SnapshotStore {
             | ObjectStoreScheme::GoogleCloudStorage
             | ObjectStoreScheme::MicrosoftAzure => {
                 let connected = connect(&parsed, &scheme, settings(&scheme));
-                let mend = |why| format!("`{url}` cannot be opened: {why}; correct the settings");
-                connected.map_err(|why| Error::invalid_argument(mend(why)))?
+                let mended_message =
+                    |reason| format!("`{url}` cannot be opened: {reason}; correct the settings");
+                connected.map_err(|reason| Error::invalid_argument(mended_message(reason)))?
             }
             _ => return Err(wrong("the scheme names no durable object store")),
         };
@@ -126,7 +127,7 @@ impl SnapshotStore {
             self.check_writes().await.map_err(|error| unwritable(&self.root, &error))?;
         }
         let listed = self.objects.list_with_delimiter(Some(&self.root)).await;
-        listed.map(drop).map_err(|error| refused("looking for snapshots", &error))
+        listed.map(drop).map_err(|error| refusal_error("looking for snapshots", &error))
     }
 
     /// Creates the folder, and writes an empty file there, which is removed again.

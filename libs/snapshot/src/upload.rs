@@ -18,7 +18,7 @@ use crate::partition::PartitionSnapshots;
 pub struct ChunkUpload {
     to: PartitionSnapshots,
     snapshot: u64,
-    known: Arc<HashMap<ChunkHash, ChunkId>>,
+    known_chunks: Arc<HashMap<ChunkHash, ChunkId>>,
     /// Limits the chunks in memory.
     room: Arc<Semaphore>,
     under_way: JoinSet<Result<()>>,
@@ -31,16 +31,16 @@ impl ChunkUpload {
     pub fn new(
         to: PartitionSnapshots,
         snapshot: u64,
-        known: Arc<HashMap<ChunkHash, ChunkId>>,
+        known_chunks: Arc<HashMap<ChunkHash, ChunkId>>,
     ) -> Self {
         let room = Arc::new(Semaphore::new(SNAPSHOT_CHUNKS_AT_ONCE));
-        Self { to, snapshot, known, room, under_way: JoinSet::new(), written: Vec::new() }
+        Self { to, snapshot, known_chunks, room, under_way: JoinSet::new(), written: Vec::new() }
     }
 
     /// Writes all chunks from now on, even known ones: a name states what an object was when it was
     /// written, not what it is now.
     pub fn write_all(&mut self) {
-        self.known = Arc::default();
+        self.known_chunks = Arc::default();
     }
 
     /// Stores these bytes, or finds them among the known chunks. Waits while the maximum number of
@@ -50,51 +50,51 @@ impl ChunkUpload {
     /// The errors of the object store.
     pub async fn put(&mut self, bytes: Bytes) -> Result<ChunkId> {
         let id = ChunkId::of(&bytes, self.snapshot);
-        if let Some(known) = self.known.get(&id.hash) {
-            return Ok(*known);
+        if let Some(id) = self.known_chunks.get(&id.hash) {
+            return Ok(*id);
         }
-        while let Some(done) = self.under_way.try_join_next() {
-            flat(done)?;
+        while let Some(result) = self.under_way.try_join_next() {
+            flatten(result)?;
         }
         let closed = |_| Error::internal("the upload was closed");
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(closed)?;
         self.written.push(id);
         let to = self.to.clone();
-        let put = async move {
-            let put = to.put_chunk(id, bytes).await;
+        let upload = async move {
+            let result = to.put_chunk(id, bytes).await;
             drop(room);
-            put
+            result
         };
-        self.under_way.spawn(put);
+        self.under_way.spawn(upload);
         Ok(id)
     }
 
-    /// Waits until all chunks are stored, and returns `made`. If the build or an upload has failed,
-    /// the call removes the written chunks: no manifest names them, and on a full disk they would
-    /// prevent the next attempt.
+    /// Waits until all chunks are stored, and returns `result`. If the build or an upload has
+    /// failed, the call removes the written chunks: no manifest names them, and on a full disk they
+    /// would prevent the next attempt.
     ///
     /// # Errors
-    /// The error in `made`; the errors of the object store.
-    pub async fn end<M>(mut self, made: Result<M>) -> Result<M> {
-        let mut ended = made;
-        while let Some(done) = self.under_way.join_next().await {
-            if let (Err(error), true) = (flat(done), ended.is_ok()) {
-                ended = Err(error);
+    /// The error in `result`; the errors of the object store.
+    pub async fn end<M>(mut self, result: Result<M>) -> Result<M> {
+        let mut outcome = result;
+        while let Some(upload_result) = self.under_way.join_next().await {
+            if let (Err(error), true) = (flatten(upload_result), outcome.is_ok()) {
+                outcome = Err(error);
             }
         }
-        if ended.is_err() {
+        if outcome.is_err() {
             let names = self.written.iter().map(ChunkId::name).collect();
             if let Err(error) = self.to.remove_chunks(names).await {
                 let at = self.to.partition();
                 tracing::debug!(%at, %error, "unused chunks stay until garbage collection");
             }
         }
-        ended
+        outcome
     }
 }
 
-fn flat(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
-    done.unwrap_or_else(|_| Err(Error::internal("an upload broke off; see the log")))
+fn flatten(result: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+    result.unwrap_or_else(|_| Err(Error::internal("an upload broke off; see the log")))
 }
 
 /// An image that is uploaded while it is written. Use it on a thread that may block, or in
@@ -153,18 +153,18 @@ impl ImageSink for ImageUpload<'_> {
         if at != self.end() {
             return Err(Error::internal("the image was not written from front to end"));
         }
-        let (front, behind) =
+        let (front, rest) =
             bytes.split_at(bytes.len().min(SNAPSHOT_CHUNK_BYTES - self.first.len()));
         self.first.extend_from_slice(front);
-        bytes = behind;
+        bytes = rest;
         while !bytes.is_empty() {
             let room = SNAPSHOT_CHUNK_BYTES - self.pending.len();
-            let (front, behind) = bytes.split_at(bytes.len().min(room));
+            let (front, rest) = bytes.split_at(bytes.len().min(room));
             self.pending.extend_from_slice(front);
-            bytes = behind;
+            bytes = rest;
             if self.pending.len() == SNAPSHOT_CHUNK_BYTES {
-                let put = self.upload.put(self.pending.split().freeze());
-                self.stored.push(self.runtime.block_on(put)?);
+                let upload = self.upload.put(self.pending.split().freeze());
+                self.stored.push(self.runtime.block_on(upload)?);
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error as Refused, ObjectStoreExt};
 
-use crate::error::refused;
+use crate::error::refusal_error;
 use crate::store::SnapshotStore;
 use crate::write_once_object::put_if_absent;
 
@@ -16,7 +16,7 @@ impl SnapshotStore {
     /// Returns a subfolder, which need not exist.
     pub fn folder(&self, name: &str) -> Self {
         let mut folder = self.clone();
-        folder.root = self.own(name);
+        folder.root = self.path_of(name);
         folder
     }
 
@@ -26,7 +26,7 @@ impl SnapshotStore {
     /// The errors of the object store.
     pub async fn names(&self) -> Result<Vec<String>> {
         let listed = self.objects.list(Some(&self.root)).try_collect::<Vec<_>>().await;
-        let listed = listed.map_err(|error| refused("looking for files", &error))?;
+        let listed = listed.map_err(|error| refusal_error("looking for files", &error))?;
         let depth = self.root.parts().count() + 1;
         let own = listed.iter().filter(|found| found.location.parts().count() == depth);
         let mut names: Vec<_> =
@@ -40,8 +40,8 @@ impl SnapshotStore {
     /// # Errors
     /// `Conflict` if the file exists with other bytes; the errors of the object store.
     pub async fn create_file(&self, name: &str, bytes: Bytes) -> Result<()> {
-        let created = put_if_absent(&*self.objects, &self.own(name), bytes).await;
-        created.map_err(|error| refused("writing a file", &error))
+        let created = put_if_absent(&*self.objects, &self.path_of(name), bytes).await;
+        created.map_err(|error| refusal_error("writing a file", &error))
     }
 
     /// Reads a whole file; returns `None` if it does not exist.
@@ -49,11 +49,11 @@ impl SnapshotStore {
     /// # Errors
     /// The errors of the object store.
     pub async fn file(&self, name: &str) -> Result<Option<Bytes>> {
-        let read = async { self.objects.get(&self.own(name)).await?.bytes().await };
+        let read = async { self.objects.get(&self.path_of(name)).await?.bytes().await };
         match read.await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(Refused::NotFound { .. }) => Ok(None),
-            Err(error) => Err(refused("reading a file", &error)),
+            Err(error) => Err(refusal_error("reading a file", &error)),
         }
     }
 
@@ -62,8 +62,8 @@ impl SnapshotStore {
     /// # Errors
     /// `NotFound`; the errors of the object store.
     pub async fn file_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
-        let read = self.objects.get_range(&self.own(name), range).await;
-        read.map_err(|error| refused("reading a file", &error))
+        let read = self.objects.get_range(&self.path_of(name), range).await;
+        read.map_err(|error| refusal_error("reading a file", &error))
     }
 
     /// Reads a range of a [found](SnapshotStore::files) file, given its name.
@@ -75,7 +75,7 @@ impl SnapshotStore {
         let path =
             path.map_err(|_| Error::invalid_argument(format!("the name `{name}` is not a path")))?;
         let read = self.objects.get_range(&path, range).await;
-        read.map_err(|error| refused("reading a file", &error))
+        read.map_err(|error| refusal_error("reading a file", &error))
     }
 
     /// Removes a file; a missing file is no error.
@@ -83,13 +83,13 @@ impl SnapshotStore {
     /// # Errors
     /// The errors of the object store.
     pub async fn remove_file(&self, name: &str) -> Result<()> {
-        match self.objects.delete(&self.own(name)).await {
+        match self.objects.delete(&self.path_of(name)).await {
             Ok(()) | Err(Refused::NotFound { .. }) => Ok(()),
-            Err(error) => Err(refused("removing a file", &error)),
+            Err(error) => Err(refusal_error("removing a file", &error)),
         }
     }
 
-    fn own(&self, name: &str) -> Path {
+    fn path_of(&self, name: &str) -> Path {
         self.root.clone().join(name)
     }
 }
@@ -111,8 +111,8 @@ mod tests {
         folder.create_file("a", Bytes::from_static(b"others")).await.unwrap();
         folder.folder("below").create_file("c", Bytes::new()).await.unwrap();
         assert_eq!(folder.names().await.unwrap(), ["a", "b"]);
-        let again = folder.create_file("b", Bytes::from_static(b"other")).await.unwrap_err();
-        assert_eq!(again.code(), ErrorCode::Conflict);
+        let error = folder.create_file("b", Bytes::from_static(b"other")).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Conflict);
         assert_eq!(folder.file("b").await.unwrap().unwrap(), "bytes");
         assert_eq!(folder.file_range("b", 1..3).await.unwrap(), "yt");
         for _ in 0..2 {

@@ -23,12 +23,12 @@ pub(crate) async fn put_if_absent(
     bytes: Bytes,
 ) -> object_store::Result<()> {
     let options = PutOptions::from(PutMode::Create);
-    let taken = match objects.put_opts(path, bytes.clone().into(), options).await {
+    let exists_error = match objects.put_opts(path, bytes.clone().into(), options).await {
         Err(error @ Refused::AlreadyExists { .. }) => error,
-        put => return put.map(drop),
+        result => return result.map(drop),
     };
-    let there = objects.get(path).await?.bytes().await?;
-    if there == bytes { Ok(()) } else { Err(taken) }
+    let stored_bytes = objects.get(path).await?.bytes().await?;
+    if stored_bytes == bytes { Ok(()) } else { Err(exists_error) }
 }
 
 /// Removes the temporary files directly in this folder whose time is past; returns their number.
@@ -39,7 +39,7 @@ pub(crate) fn remove_abandoned_uploads(
     folder: &LocalPath,
     is_past: impl Fn(SystemTime) -> bool,
 ) -> Result<u64> {
-    let told = |error: io::Error| {
+    let removal_error = |error: io::Error| {
         let message = format!(
             "the remains of an interrupted put in {} could not be removed: {error}",
             folder.display()
@@ -48,11 +48,11 @@ pub(crate) fn remove_abandoned_uploads(
     };
     let files = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
-        files => files.map_err(told)?,
+        files => files.map_err(removal_error)?,
     };
     let mut removed = 0;
     for file in files {
-        let file = file.map_err(told)?;
+        let file = file.map_err(removal_error)?;
         if !file.file_name().to_str().is_some_and(is_temporary) {
             continue;
         }
@@ -63,7 +63,7 @@ pub(crate) fn remove_abandoned_uploads(
         match removing() {
             // Another collector was faster, or the put has completed.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            done => removed += done.map_err(told)?,
+            result => removed += result.map_err(removal_error)?,
         }
     }
     Ok(removed)
@@ -92,7 +92,7 @@ mod tests {
         }
         let other = put_if_absent(&objects, &path, Bytes::from_static(b"two")).await.unwrap_err();
         assert!(matches!(other, Refused::AlreadyExists { .. }), "{other}");
-        let there = objects.get(&path).await.unwrap().bytes().await.unwrap();
-        assert_eq!(there, Bytes::from_static(b"one"));
+        let stored_bytes = objects.get(&path).await.unwrap().bytes().await.unwrap();
+        assert_eq!(stored_bytes, Bytes::from_static(b"one"));
     }
 }

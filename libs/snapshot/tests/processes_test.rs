@@ -44,11 +44,11 @@ struct World {
 
 /// A process, and whether it is about to publish.
 struct Process {
-    of: PartitionSnapshots,
+    snapshots: PartitionSnapshots,
     publishes: Arc<AtomicBool>,
 }
 
-fn at(objects: Arc<dyn object_store::ObjectStore>) -> PartitionSnapshots {
+fn open_partition(objects: Arc<dyn object_store::ObjectStore>) -> PartitionSnapshots {
     SnapshotStore::of(objects, Path::from("some/folder")).partition(AT)
 }
 
@@ -64,7 +64,7 @@ impl World {
     }
 
     /// Returns a process with a clock that is ahead and lists that are behind.
-    fn process(&self, ahead: Duration, behind: Duration) -> Process {
+    fn process(&self, clock_lead: Duration, list_lag: Duration) -> Process {
         let publishes = Arc::new(AtomicBool::new(false));
         let (dice, publishing) = (Arc::clone(&self.dice), Arc::clone(&publishes));
         let pause: Pause = Arc::new(move |path| {
@@ -75,55 +75,60 @@ impl World {
             }
             (dice.below(4) as u32, Duration::ZERO)
         });
-        let front = ObjectFront { objects: Arc::clone(&self.objects), ahead, behind, pause };
-        Process { of: at(Arc::new(front)), publishes }
+        let front = ObjectFront {
+            objects: Arc::clone(&self.objects),
+            ahead: clock_lead,
+            behind: list_lag,
+            pause,
+        };
+        Process { snapshots: open_partition(Arc::new(front)), publishes }
     }
 
     /// Builds like the service: gives up after half of the grace period.
-    async fn build(&self, by: &Process, others: &[&Process]) -> forebay_core::Result<()> {
+    async fn build(&self, process: &Process, others: &[&Process]) -> forebay_core::Result<()> {
         let (began, offset) = (self.objects.now(), self.offsets.fetch_add(1, Ordering::Relaxed));
-        let known = by.of.known_chunks().await?;
+        let known_chunks = process.snapshots.known_chunks().await?;
         let mut chunks = Vec::new();
         for _ in 0..4 {
             let bytes = format!("{:04}", self.below(PIECES)).into_bytes();
             let chunk = ChunkId::of(&bytes, offset);
-            if let Some(known) = known.get(&chunk.hash) {
-                chunks.push(*known);
+            if let Some(known_chunk) = known_chunks.get(&chunk.hash) {
+                chunks.push(*known_chunk);
                 continue;
             }
-            by.of.put_chunk(chunk, bytes.into()).await?;
+            process.snapshots.put_chunk(chunk, bytes.into()).await?;
             chunks.push(chunk);
             // No time passes between another builder's check of its time and its manifest.
             if others.iter().all(|other| !other.publishes.load(Ordering::Relaxed)) {
                 self.objects.pass(HOUR * self.below(8) as u32);
             }
         }
-        by.publishes.store(true, Ordering::Relaxed);
+        process.publishes.store(true, Ordering::Relaxed);
         if self.objects.now().duration_since(began).unwrap() > GRACE / 2 {
-            by.publishes.store(false, Ordering::Relaxed);
+            process.publishes.store(false, Ordering::Relaxed);
             self.counts.given_up.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        let published = by.of.publish(&manifest(offset, offset, chunks)).await;
-        by.publishes.store(false, Ordering::Relaxed);
+        let published = process.snapshots.publish(&manifest(offset, offset, chunks)).await;
+        process.publishes.store(false, Ordering::Relaxed);
         match published {
             // Another process has removed a chunk; the snapshot then does not count.
             Err(error) if error.code() == ErrorCode::NotFound => return Ok(()),
             published => published?,
         }
         self.counts.verified.fetch_add(1, Ordering::Relaxed);
-        let mut counting = by.of.list().await?;
+        let mut counting = process.snapshots.list().await?;
         counting.retain(ListedSnapshot::counts);
         ListedSnapshot::sort_oldest_first(&mut counting);
         for listed in &counting[..counting.len().saturating_sub(KEPT)] {
-            by.of.expire(listed.name).await?;
+            process.snapshots.expire(listed.name).await?;
         }
         Ok(())
     }
 
     /// Checks that every snapshot that a reader may use now is whole.
     async fn assert_whole(&self) {
-        let (as_it_is, now) = (at(self.objects.clone()), self.objects.now());
+        let (as_it_is, now) = (open_partition(self.objects.clone()), self.objects.now());
         for listed in as_it_is.list().await.unwrap() {
             // With the worst of clocks, a reader that has started with a snapshot has half of the
             // grace period.
@@ -139,31 +144,33 @@ impl World {
     }
 
     /// Runs two builders, of which the second has this clock, and two collectors.
-    async fn run(&self, ahead: Duration, behind: Duration) {
-        let [one, other] = [Duration::ZERO, ahead].map(|ahead| self.process(ahead, behind));
-        let builds = async |by: &Process| {
+    async fn run(&self, clock_lead: Duration, list_lag: Duration) {
+        let [builder, other] =
+            [Duration::ZERO, clock_lead].map(|clock_lead| self.process(clock_lead, list_lag));
+        let builds = async |process: &Process| {
             for _ in 0..BUILDS {
-                self.build(by, &[&one, &other]).await.unwrap();
+                self.build(process, &[&builder, &other]).await.unwrap();
                 self.assert_whole().await;
             }
         };
-        let collects = async |by: &Process| {
+        let collects = async |process: &Process| {
             for _ in 0..COLLECTIONS {
-                let collected = by.of.collect(GRACE).await.unwrap();
+                let collected = process.snapshots.collect(GRACE).await.unwrap();
                 self.counts.collected.fetch_add(collected.chunks, Ordering::Relaxed);
                 self.assert_whole().await;
             }
         };
-        let collectors = [Duration::ZERO, ahead].map(|ahead| self.process(ahead, behind));
+        let collectors =
+            [Duration::ZERO, clock_lead].map(|clock_lead| self.process(clock_lead, list_lag));
         let [first, second] = &collectors;
-        tokio::join!(builds(&one), builds(&other), collects(first), collects(second));
+        tokio::join!(builds(&builder), builds(&other), collects(first), collects(second));
     }
 }
 
-async fn over_all_seeds(ahead: Duration, behind: Duration) {
+async fn over_all_seeds(clock_lead: Duration, list_lag: Duration) {
     let counts = Arc::new(EventCounts::default());
     for seed in 0..SEEDS {
-        World::new(seed, &counts).run(ahead, behind).await;
+        World::new(seed, &counts).run(clock_lead, list_lag).await;
     }
     for count in [&counts.verified, &counts.given_up, &counts.collected] {
         assert!(count.load(Ordering::Relaxed) > SEEDS, "too little has happened");

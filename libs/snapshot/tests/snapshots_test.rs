@@ -25,28 +25,28 @@ fn world() -> (Arc<TestObjects>, PartitionSnapshots) {
     (objects, store.partition(AT))
 }
 
-async fn newest(of: &PartitionSnapshots) -> Option<u64> {
-    of.newest(Some(LOG)).await.unwrap().map(|manifest| manifest.id)
+async fn newest(snapshots: &PartitionSnapshots) -> Option<u64> {
+    snapshots.newest(Some(LOG)).await.unwrap().map(|manifest| manifest.id)
 }
 
 #[tokio::test]
 async fn built_snapshot_is_read_back_and_the_newest_is_selected() {
     let (_, snapshots) = world();
     assert_eq!(newest(&snapshots).await, None);
-    let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
-    let two = build(&snapshots, 2, 20, b"some bytes of other").await.unwrap();
-    assert_eq!(snapshots.newest(Some(LOG)).await.unwrap(), Some(two.clone()));
-    assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes of it");
-    assert_eq!(bytes_of(&snapshots, &two).await, b"some bytes of other");
+    let first = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
+    let second = build(&snapshots, 2, 20, b"some bytes of other").await.unwrap();
+    assert_eq!(snapshots.newest(Some(LOG)).await.unwrap(), Some(second.clone()));
+    assert_eq!(bytes_of(&snapshots, &first).await, b"some bytes of it");
+    assert_eq!(bytes_of(&snapshots, &second).await, b"some bytes of other");
     // Three chunks are the same in both.
-    let shared = two.base.chunks.iter().filter(|chunk| chunk.written_by == 1).count();
+    let shared = second.base.chunks.iter().filter(|chunk| chunk.written_by == 1).count();
     assert_eq!(shared, 3);
     // A snapshot of an older position is older even if it is published later.
     build(&snapshots, 3, 15, b"late").await.unwrap();
     assert_eq!(newest(&snapshots).await, Some(2));
     assert_eq!(snapshots.newest(Some(LogId(9))).await.unwrap(), None);
-    snapshots.expire(two.name()).await.unwrap();
-    snapshots.expire(two.name()).await.unwrap();
+    snapshots.expire(second.name()).await.unwrap();
+    snapshots.expire(second.name()).await.unwrap();
     assert_eq!(newest(&snapshots).await, Some(3));
 }
 
@@ -112,22 +112,24 @@ async fn build_broken_off_anywhere_leaves_the_previous_snapshot() {
 #[tokio::test]
 async fn damaged_manifest_is_skipped_for_an_older_manifest() {
     let (objects, snapshots) = world();
-    let one = build(&snapshots, 1, 10, b"one").await.unwrap();
-    let two = build(&snapshots, 2, 20, b"two").await.unwrap();
+    let first = build(&snapshots, 1, 10, b"one").await.unwrap();
+    let second = build(&snapshots, 2, 20, b"two").await.unwrap();
     let names = objects.names().await;
-    let of = |name: SnapshotName| {
+    let manifest_path = |name: SnapshotName| {
         names.iter().find(|path| path.ends_with(&format!("{name}.manifest"))).unwrap()
     };
-    let whole = objects.bytes(of(two.name())).await;
-    for place in 0..whole.len() {
-        let mut flipped = whole.to_vec();
+    let original = objects.bytes(manifest_path(second.name())).await;
+    for place in 0..original.len() {
+        let mut flipped = original.to_vec();
         flipped[place] ^= 1;
-        objects.replace(of(two.name()), flipped.into()).await;
+        objects.replace(manifest_path(second.name()), flipped.into()).await;
         assert_eq!(newest(&snapshots).await, Some(1), "{place}");
     }
-    objects.replace(of(two.name()), objects.bytes(of(one.name())).await).await;
+    objects
+        .replace(manifest_path(second.name()), objects.bytes(manifest_path(first.name())).await)
+        .await;
     assert_eq!(newest(&snapshots).await, Some(1), "the manifest of another snapshot");
-    objects.replace(of(one.name()), whole.slice(..5)).await;
+    objects.replace(manifest_path(first.name()), original.slice(..5)).await;
     let error = snapshots.newest(Some(LOG)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Corrupt, "none is left: that is told");
 }
@@ -135,17 +137,17 @@ async fn damaged_manifest_is_skipped_for_an_older_manifest() {
 #[tokio::test]
 async fn expired_chunks_are_collected_after_the_grace_unless_shared() {
     let (objects, snapshots) = world();
-    let one = build(&snapshots, 1, 10, b"sharemine").await.unwrap();
-    let two = build(&snapshots, 2, 20, b"share!your").await.unwrap();
-    snapshots.expire(one.name()).await.unwrap();
+    let first = build(&snapshots, 1, 10, b"sharemine").await.unwrap();
+    let second = build(&snapshots, 2, 20, b"share!your").await.unwrap();
+    snapshots.expire(first.name()).await.unwrap();
     objects.pass(GRACE);
     assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
-    assert_eq!(bytes_of(&snapshots, &one).await, b"sharemine", "who has begun with it goes on");
+    assert_eq!(bytes_of(&snapshots, &first).await, b"sharemine", "who has begun with it goes on");
     objects.pass(Duration::from_secs(1));
     let collected = snapshots.collect(GRACE).await.unwrap();
     // The first chunk of `shar|emin|e` is shared.
     assert_eq!((collected.snapshots, collected.chunks), (1, 2));
-    assert_eq!(bytes_of(&snapshots, &two).await, b"share!your");
+    assert_eq!(bytes_of(&snapshots, &second).await, b"share!your");
     assert_eq!(snapshots.list().await.unwrap().len(), 1);
     assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
     assert_eq!(newest(&snapshots).await, Some(2));
@@ -178,21 +180,21 @@ async fn remains_of_a_dead_builder_are_collected_after_the_grace() {
 async fn manifest_damaged_in_transit_costs_no_chunk_at_a_collection() {
     for fault in [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused] {
         let (objects, snapshots) = world();
-        let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
+        let first = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
         objects.pass(2 * GRACE);
         objects.decide(Some(Arc::new(move |path: &str, _| {
             path.ends_with(".manifest").then_some(fault)
         })));
         snapshots.collect(GRACE).await.unwrap_err();
         objects.decide(None);
-        assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes of it", "{fault:?}");
+        assert_eq!(bytes_of(&snapshots, &first).await, b"some bytes of it", "{fault:?}");
         // If the manifest stays damaged, the collector removes it unread, with its chunks, a grace
         // period after its expiry.
         let names = objects.names().await;
         let manifest = names.iter().find(|name| name.ends_with(".manifest")).unwrap();
         objects.replace(manifest, "damaged".into()).await;
         assert_eq!(snapshots.collect(GRACE).await.unwrap_err().code(), ErrorCode::Corrupt);
-        snapshots.expire(one.name()).await.unwrap();
+        snapshots.expire(first.name()).await.unwrap();
         objects.pass(GRACE + Duration::from_secs(1));
         let collected = snapshots.collect(GRACE).await.unwrap();
         assert_eq!((collected.snapshots, collected.chunks), (1, 4));
@@ -216,18 +218,18 @@ async fn wrong_list_costs_no_valid_snapshot_at_a_collection() {
             let (objects, snapshots) = world();
             let old = build(&snapshots, 1, 10, b"shared and of old").await.unwrap();
             snapshots.expire(old.name()).await.unwrap();
-            let one = build(&snapshots, 2, 20, b"shared by both").await.unwrap();
-            let two = build(&snapshots, 3, 30, b"shared, and more").await.unwrap();
+            let first = build(&snapshots, 2, 20, b"shared by both").await.unwrap();
+            let second = build(&snapshots, 3, 30, b"shared, and more").await.unwrap();
             let names = objects.names().await;
             let Some(name) = names.get(place).cloned() else { break };
-            let mut seen = HashSet::new();
-            ListedSnapshot::remember(&snapshots.list().await.unwrap(), &mut seen);
-            let ghost = name.replace(&format!("{:016x}", two.id), "00000000000000aa");
+            let mut snapshot_names = HashSet::new();
+            ListedSnapshot::remember(&snapshots.list().await.unwrap(), &mut snapshot_names);
+            let ghost = name.replace(&format!("{:016x}", second.id), "00000000000000aa");
             objects.edit_lists(Some(Arc::new(move |mut listed: Vec<_>| {
-                let is_it = |of: &object_store::ObjectMeta| of.location.as_ref() == name;
-                let found = listed.iter().find(|of| is_it(of)).cloned();
+                let is_it = |object: &object_store::ObjectMeta| object.location.as_ref() == name;
+                let found = listed.iter().find(|object| is_it(object)).cloned();
                 match (wrong, found) {
-                    (WrongList::Missed, _) => listed.retain(|of| !is_it(of)),
+                    (WrongList::Missed, _) => listed.retain(|object| !is_it(object)),
                     (WrongList::Repeated, found) => listed.extend(found),
                     (WrongList::Gone, Some(found)) => listed.push(object_store::ObjectMeta {
                         location: Path::from(ghost.as_str()),
@@ -238,17 +240,21 @@ async fn wrong_list_costs_no_valid_snapshot_at_a_collection() {
                 listed
             })));
             objects.pass(GRACE + Duration::from_secs(1));
-            snapshots.collect_beside(GRACE, &mut seen, []).await.unwrap();
+            snapshots.collect_beside(GRACE, &mut snapshot_names, []).await.unwrap();
             // A reader starts with a whole snapshot.
             match snapshots.newest(Some(LOG)).await.unwrap() {
                 Some(newest) => drop(bytes_of(&snapshots, &newest).await),
                 None => panic!("{wrong:?} {place}: one that counts was listed"),
             }
             objects.edit_lists(None);
-            snapshots.collect_beside(GRACE, &mut seen, []).await.unwrap();
+            snapshots.collect_beside(GRACE, &mut snapshot_names, []).await.unwrap();
             assert_eq!(newest(&snapshots).await, Some(3), "{wrong:?} {place}");
-            assert_eq!(bytes_of(&snapshots, &one).await, b"shared by both", "{wrong:?} {place}");
-            assert_eq!(bytes_of(&snapshots, &two).await, b"shared, and more", "{wrong:?} {place}");
+            assert_eq!(bytes_of(&snapshots, &first).await, b"shared by both", "{wrong:?} {place}");
+            assert_eq!(
+                bytes_of(&snapshots, &second).await,
+                b"shared, and more",
+                "{wrong:?} {place}"
+            );
         }
     }
 }
@@ -256,7 +262,7 @@ async fn wrong_list_costs_no_valid_snapshot_at_a_collection() {
 #[tokio::test]
 async fn foreign_files_below_the_snapshots_are_ignored() {
     let (objects, snapshots) = world();
-    let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
+    let first = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
     // The folder contains a copy of the snapshot from a time at which it had expired, and random
     // files.
     for name in objects.names().await {
@@ -271,18 +277,18 @@ async fn foreign_files_below_the_snapshots_are_ignored() {
     let names = objects.names().await;
     objects.pass(2 * GRACE);
     assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
-    assert_eq!(snapshots.newest(Some(LOG)).await.unwrap(), Some(one.clone()));
-    assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes of it");
+    assert_eq!(snapshots.newest(Some(LOG)).await.unwrap(), Some(first.clone()));
+    assert_eq!(bytes_of(&snapshots, &first).await, b"some bytes of it");
     assert_eq!(objects.names().await, names, "it is left alone");
 }
 
 #[tokio::test]
 async fn chunks_of_a_failed_snapshot_are_removed_at_once() {
     let (objects, snapshots) = world();
-    let one = build(&snapshots, 1, 10, b"some").await.unwrap();
+    let first = build(&snapshots, 1, 10, b"some").await.unwrap();
     let names = objects.names().await;
-    let known = Arc::new(snapshots.known_chunks().await.unwrap());
-    let upload = || ChunkUpload::new(snapshots.clone(), 2, Arc::clone(&known));
+    let known_chunks = Arc::new(snapshots.known_chunks().await.unwrap());
+    let upload = || ChunkUpload::new(snapshots.clone(), 2, Arc::clone(&known_chunks));
     for fault in [ObjectFault::Refused, ObjectFault::LostAnswer] {
         let mut full = upload();
         objects.decide(Some(Arc::new(move |_: &str, number| (number == 2).then_some(fault))));
@@ -301,18 +307,18 @@ async fn chunks_of_a_failed_snapshot_are_removed_at_once() {
     objects.decide(None);
     let mut failed = upload();
     failed.put("others".into()).await.unwrap();
-    let why = failed.end::<()>(Err(Error::not_found("the shard"))).await.unwrap_err();
-    assert_eq!((why.code(), objects.names().await), (ErrorCode::NotFound, names.clone()));
+    let error = failed.end::<()>(Err(Error::not_found("the shard"))).await.unwrap_err();
+    assert_eq!((error.code(), objects.names().await), (ErrorCode::NotFound, names.clone()));
 
     // Known chunks are not written again, unless all are written.
     let mut leaning = upload();
-    let known = leaning.put("some".into()).await.unwrap();
+    let known_chunk = leaning.put("some".into()).await.unwrap();
     leaning.write_all();
-    let own = leaning.put("some".into()).await.unwrap();
+    let own_chunk = leaning.put("some".into()).await.unwrap();
     leaning.end(Ok(())).await.unwrap();
-    assert_eq!((known, own.written_by), (one.base.chunks[0], 2));
+    assert_eq!((known_chunk, own_chunk.written_by), (first.base.chunks[0], 2));
     assert_eq!(objects.names().await.len(), names.len() + 1);
-    assert_eq!(snapshots.chunk(own).await.unwrap(), "some");
+    assert_eq!(snapshots.chunk(own_chunk).await.unwrap(), "some");
 }
 
 #[tokio::test]
@@ -337,7 +343,7 @@ async fn concurrent_builders_and_collector_leave_valid_snapshots_whole() {
         let old = build(&snapshots, 1, 10, b"sharedbytes").await.unwrap();
         snapshots.expire(old.name()).await.unwrap();
         objects.pass(GRACE - Duration::from_secs(1));
-        let kept = build(&snapshots, 2, 20, b"sharedother").await.unwrap();
+        let retained = build(&snapshots, 2, 20, b"sharedother").await.unwrap();
         objects.pass(Duration::from_secs(2));
         // The collector starts at this call of the two builders.
         let (collector, waiting) = (snapshots.clone(), objects.clone());
@@ -349,19 +355,19 @@ async fn concurrent_builders_and_collector_leave_valid_snapshots_whole() {
         };
         objects.decide(None);
         let others = async {
-            let one = build(&snapshots, 3, 30, b"sharedbytes and more").await.unwrap();
-            let two = build(&snapshots, 4, 40, b"sharedother, bytes").await.unwrap();
+            let first = build(&snapshots, 3, 30, b"sharedbytes and more").await.unwrap();
+            let second = build(&snapshots, 4, 40, b"sharedother, bytes").await.unwrap();
             // These calls release a collector that waits for more calls than the builders make.
             for _ in 0..step {
                 snapshots.now().await.unwrap();
             }
-            (one, two)
+            (first, second)
         };
-        let ((one, two), ()) = tokio::join!(others, collect);
+        let ((first, second), ()) = tokio::join!(others, collect);
         for (manifest, bytes) in [
-            (&kept, &b"sharedother"[..]),
-            (&one, b"sharedbytes and more"),
-            (&two, b"sharedother, bytes"),
+            (&retained, &b"sharedother"[..]),
+            (&first, b"sharedbytes and more"),
+            (&second, b"sharedother, bytes"),
         ] {
             assert_eq!(bytes_of(&snapshots, manifest).await, bytes, "{step}");
         }
@@ -376,16 +382,16 @@ async fn local_folder_serves_as_a_snapshot_store() {
     store.check().await.unwrap();
     assert_eq!(std::fs::read_dir(folder.path().join("snapshots")).unwrap().count(), 0);
     let snapshots = store.partition(AT);
-    let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
-    assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes");
+    let first = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
+    assert_eq!(bytes_of(&snapshots, &first).await, b"some bytes");
     // Another process finds the snapshot.
-    let again = SnapshotStore::open(&url).unwrap().partition(AT);
-    assert_eq!(again.newest(None).await.unwrap(), Some(one.clone()));
-    again.expire(one.name()).await.unwrap();
+    let reopened = SnapshotStore::open(&url).unwrap().partition(AT);
+    assert_eq!(reopened.newest(None).await.unwrap(), Some(first.clone()));
+    reopened.expire(first.name()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
-    let collected = again.collect(Duration::ZERO).await.unwrap();
+    let collected = reopened.collect(Duration::ZERO).await.unwrap();
     assert_eq!((collected.snapshots, collected.chunks), (1, 3));
-    assert_eq!(again.newest(None).await.unwrap(), None);
+    assert_eq!(reopened.newest(None).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -396,8 +402,8 @@ async fn folder_that_cannot_be_created_is_refused_with_the_fix() {
     let url = format!("file://{}", file.join("snapshots").display());
     let refused = SnapshotStore::open(&url).unwrap().check().await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidArgument, "{refused}");
-    let told = refused.to_string();
-    assert!(told.contains("file/snapshots") && told.contains("name a folder"), "{told}");
+    let message = refused.to_string();
+    assert!(message.contains("file/snapshots") && message.contains("name a folder"), "{message}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -406,21 +412,21 @@ async fn remains_of_a_killed_put_are_collected_after_the_grace() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().display());
     let snapshots = SnapshotStore::open(&url).unwrap().partition(AT);
-    let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
-    let below = folder.path().join(format!("{:016x}/{:04}", AT.store.0, AT.partition.0));
+    let first = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
+    let partition_folder = folder.path().join(format!("{:016x}/{:04}", AT.store.0, AT.partition.0));
     // These are the object store's names for partial files, and names of foreign files.
-    let left = ["chunks/ab-01#1", "chunks/ab-01#12", "manifests/x.manifest#1"];
+    let abandoned = ["chunks/ab-01#1", "chunks/ab-01#12", "manifests/x.manifest#1"];
     let others = ["chunks/ab#", "chunks/#x1", "manifests/1"];
-    for name in left.iter().chain(&others) {
-        std::fs::write(below.join(name), "half of").unwrap();
+    for name in abandoned.iter().chain(&others) {
+        std::fs::write(partition_folder.join(name), "half of").unwrap();
     }
     assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
     tokio::time::sleep(Duration::from_millis(20)).await;
     let collected = snapshots.collect(Duration::ZERO).await.unwrap();
     assert_eq!((collected.abandoned_uploads, collected.chunks), (3, 0));
-    assert!(left.iter().all(|name| !below.join(name).exists()));
-    assert!(others.iter().all(|name| below.join(name).exists()));
-    assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes");
+    assert!(abandoned.iter().all(|name| !partition_folder.join(name).exists()));
+    assert!(others.iter().all(|name| partition_folder.join(name).exists()));
+    assert_eq!(bytes_of(&snapshots, &first).await, b"some bytes");
 }
 
 #[test]

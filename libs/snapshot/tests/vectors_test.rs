@@ -111,28 +111,28 @@ fn vectors() -> Value {
 #[test]
 fn snapshots_match_the_golden_vectors() {
     check("snapshot.json", &vectors(), COMMAND);
-    let held: Value = read("snapshot.json");
-    let text = |of: &Value, name: &str| hex::decode(of[name].as_str().unwrap()).unwrap();
-    for vector in held["manifests"].as_array().unwrap() {
+    let file: Value = read("snapshot.json");
+    let text = |value: &Value, name: &str| hex::decode(value[name].as_str().unwrap()).unwrap();
+    for vector in file["manifests"].as_array().unwrap() {
         let found = Manifest::decode(&text(vector, "object_hex")).unwrap();
         assert_eq!(found, manifest());
         assert_eq!(vector["name"], found.name().to_string());
     }
-    for vector in held["chunks"].as_array().unwrap() {
+    for vector in file["chunks"].as_array().unwrap() {
         let bytes = text(vector, "bytes_hex");
         let id = ChunkId::of(&bytes, 1);
         assert_eq!(vector["hash_hex"], id.hash.to_string());
         assert_eq!(decode_chunk(&id, &text(vector, "object_hex").into()).unwrap(), bytes);
     }
-    for vector in held["deltas"].as_array().unwrap() {
+    for vector in file["deltas"].as_array().unwrap() {
         let chunk = text(vector, "chunk_hex");
         let rows: Vec<_> = delta_rows(&chunk).map(Result::unwrap).collect();
-        let told = vector["rows"].as_array().unwrap();
-        assert_eq!(rows.len(), told.len());
-        for ((key, row), told) in rows.iter().zip(told) {
-            assert_eq!(*key, text(told, "key_hex"));
-            let wanted = told["row_hex"].as_str().map(|hex| hex::decode(hex).unwrap());
-            assert_eq!(row.map(<[u8]>::to_vec), wanted);
+        let expected_rows = vector["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), expected_rows.len());
+        for ((key, row), expected_row) in rows.iter().zip(expected_rows) {
+            assert_eq!(*key, text(expected_row, "key_hex"));
+            let expected = expected_row["row_hex"].as_str().map(|hex| hex::decode(hex).unwrap());
+            assert_eq!(row.map(<[u8]>::to_vec), expected);
         }
     }
 }
@@ -171,7 +171,7 @@ fn backups_match_the_golden_vectors() {
     let records = RECORDS.map(|(offset, time, entry)| {
         json!({"offset": offset, "append_time_us": time, "entry_hex": hex::encode(entry)})
     });
-    let made = json!({
+    let generated = json!({
         "spec": "proto/spec/backup.md",
         "description": "Backups with their names, and records of a log.",
         "backups": backups.each_ref().map(|backup| json!({
@@ -185,19 +185,19 @@ fn backups_match_the_golden_vectors() {
             "chunk_hex": hex::encode(blocks.take().unwrap()),
         }],
     });
-    check("backup.json", &made, COMMAND);
-    let held: Value = read("backup.json");
-    let text = |of: &Value, name: &str| hex::decode(of[name].as_str().unwrap()).unwrap();
-    for (held, backup) in held["backups"].as_array().unwrap().iter().zip(backups) {
-        assert_eq!(BackupName::parse(held["name"].as_str().unwrap()), Some(backup.name));
-        assert_eq!(held["before"].as_str().and_then(BackupName::parse), backup.before);
-        assert_eq!(Backup::decode(&text(held, "object_hex")).unwrap(), backup);
+    check("backup.json", &generated, COMMAND);
+    let file: Value = read("backup.json");
+    let text = |value: &Value, name: &str| hex::decode(value[name].as_str().unwrap()).unwrap();
+    for (vector, backup) in file["backups"].as_array().unwrap().iter().zip(backups) {
+        assert_eq!(BackupName::parse(vector["name"].as_str().unwrap()), Some(backup.name));
+        assert_eq!(vector["before"].as_str().and_then(BackupName::parse), backup.before);
+        assert_eq!(Backup::decode(&text(vector, "object_hex")).unwrap(), backup);
     }
     let mut after = backup(None);
     after.before = Some(after.name);
     let error = Backup::decode(&after.encode().unwrap()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Corrupt, "the one before it is itself");
-    let chunk = text(&held["logs"][0], "chunk_hex");
+    let chunk = text(&file["logs"][0], "chunk_hex");
     let found: Vec<_> = kept_records(&chunk).map(Result::unwrap).collect();
     assert_eq!(found, RECORDS.map(record));
 }

@@ -100,18 +100,18 @@ pub async fn life(server: &ObjectServer) {
     store.check().await.unwrap();
     let snapshots = store.partition(AT);
     assert_eq!(snapshots.newest(None).await.unwrap(), None);
-    let one = build(&snapshots, 1, 10, b"sharemine").await.unwrap();
-    let two = build(&snapshots, 2, 20, b"share!your").await.unwrap();
-    assert_eq!(two.base.chunks[0].written_by, 1, "the first chunk is the same in both");
+    let first = build(&snapshots, 1, 10, b"sharemine").await.unwrap();
+    let second = build(&snapshots, 2, 20, b"share!your").await.unwrap();
+    assert_eq!(second.base.chunks[0].written_by, 1, "the first chunk is the same in both");
     // Another process finds the snapshot.
     let other = open(&url, server.options()).partition(AT);
-    assert_eq!(other.newest(Some(LOG)).await.unwrap(), Some(two.clone()));
-    assert_eq!(bytes_of(&other, &one).await, b"sharemine");
-    assert_eq!(bytes_of(&other, &two).await, b"share!your");
+    assert_eq!(other.newest(Some(LOG)).await.unwrap(), Some(second.clone()));
+    assert_eq!(bytes_of(&other, &first).await, b"sharemine");
+    assert_eq!(bytes_of(&other, &second).await, b"share!your");
     // A manifest is written once; publishing the same manifest again repeats a request whose answer
     // was lost.
-    other.publish(&one).await.unwrap();
-    let another = Manifest { store: "another".into(), ..one.clone() };
+    other.publish(&first).await.unwrap();
+    let another = Manifest { store: "another".into(), ..first.clone() };
     let error = other.publish(&another).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     let bytes = large_chunk();
@@ -119,27 +119,29 @@ pub async fn life(server: &ObjectServer) {
     snapshots.put_chunk(id, bytes.clone().into()).await.unwrap();
     assert_eq!(snapshots.chunk(id).await.unwrap(), bytes);
     // Expired snapshots and unnamed chunks are removed; shared chunks stay.
-    snapshots.expire(one.name()).await.unwrap();
-    snapshots.expire(one.name()).await.unwrap();
-    assert_eq!(bytes_of(&snapshots, &one).await, b"sharemine");
+    snapshots.expire(first.name()).await.unwrap();
+    snapshots.expire(first.name()).await.unwrap();
+    assert_eq!(bytes_of(&snapshots, &first).await, b"sharemine");
     later(&snapshots).await;
     let collected = snapshots.collect(Duration::ZERO).await.unwrap();
     assert_eq!((collected.snapshots, collected.chunks), (1, 3));
     assert_eq!(snapshots.collect(Duration::ZERO).await.unwrap(), Default::default());
-    for gone in [snapshots.read(one.name()).await.map(drop), snapshots.chunk(id).await.map(drop)] {
-        let error = gone.unwrap_err();
+    for result in
+        [snapshots.read(first.name()).await.map(drop), snapshots.chunk(id).await.map(drop)]
+    {
+        let error = result.unwrap_err();
         assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
     }
-    assert_eq!(snapshots.newest(None).await.unwrap(), Some(two.clone()));
-    assert_eq!(bytes_of(&snapshots, &two).await, b"share!your");
+    assert_eq!(snapshots.newest(None).await.unwrap(), Some(second.clone()));
+    assert_eq!(bytes_of(&snapshots, &second).await, b"share!your");
     // A build continues with the existing chunks, and another partition has none of them.
     build(&snapshots, 4, 40, b"share!more").await.unwrap();
     assert_eq!(snapshots.list().await.unwrap().len(), 2);
-    let beside = store.partition(forebay_core::id::PartitionRef {
+    let other_snapshots = store.partition(forebay_core::id::PartitionRef {
         partition: forebay_core::id::PartitionId(4),
         ..AT
     });
-    assert_eq!(beside.newest(None).await.unwrap(), None);
+    assert_eq!(other_snapshots.newest(None).await.unwrap(), None);
 }
 
 pub async fn pages(server: &ObjectServer, page: u64, removed: u64) {
@@ -159,9 +161,9 @@ pub async fn pages(server: &ObjectServer, page: u64, removed: u64) {
     assert_eq!(snapshots.list().await.unwrap().len(), 1);
     // The number of chunks exceeds what one request removes.
     let orphans: Vec<_> = (0..removed + 50).map(|word| word.to_le_bytes()).collect();
-    let put = stream::iter(&orphans)
+    let puts = stream::iter(&orphans)
         .map(|bytes| snapshots.put_chunk(ChunkId::of(bytes, 2), bytes.to_vec().into()));
-    put.buffer_unordered(AT_ONCE).try_collect::<()>().await.unwrap();
+    puts.buffer_unordered(AT_ONCE).try_collect::<()>().await.unwrap();
     later(&snapshots).await;
     let collected = snapshots.collect(Duration::ZERO).await.unwrap();
     assert_eq!(collected.chunks, orphans.len() as u64);
@@ -178,8 +180,8 @@ pub async fn race(server: &ObjectServer) {
     for round in 0..20 {
         let manifest = manifest(round, round, vec![chunk]);
         // The manifests have one name and different contents.
-        let publish = |at| {
-            let manifest = Manifest { store: format!("store_{at}"), ..manifest.clone() };
+        let publish = |number| {
+            let manifest = Manifest { store: format!("store_{number}"), ..manifest.clone() };
             let snapshots = snapshots.clone();
             tokio::spawn(async move { snapshots.publish(&manifest).await })
         };
@@ -269,8 +271,8 @@ pub async fn outage(kind: ObjectServerKind) {
     let error = timeout(TOLD_MAX, builder).await.expect("it is told in time").unwrap();
     assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     let begun = Instant::now();
-    let asked = timeout(TOLD_MAX, snapshots.newest(None)).await.expect("it is told in time");
-    assert_eq!(asked.unwrap_err().code(), ErrorCode::Unavailable);
+    let result = timeout(TOLD_MAX, snapshots.newest(None)).await.expect("it is told in time");
+    assert_eq!(result.unwrap_err().code(), ErrorCode::Unavailable);
     assert!(begun.elapsed() >= TRIED_MIN, "a shorter outage is outlived: {:?}", begun.elapsed());
     server.restart().unwrap();
     let manifest = snapshots.newest(None).await.unwrap().expect("what counted counts");
@@ -290,14 +292,14 @@ pub async fn hang(kind: ObjectServerKind) {
     let mut options = server.options();
     options.push((name.to_owned(), "1 s".to_owned()));
     let snapshots = open(&url, options).partition(AT);
-    let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
+    let first = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
     server.hold().unwrap();
-    let asked = timeout(TOLD_MAX, snapshots.newest(None)).await.expect("it is told in time");
-    assert_eq!(asked.unwrap_err().code(), ErrorCode::Unavailable);
+    let result = timeout(TOLD_MAX, snapshots.newest(None)).await.expect("it is told in time");
+    assert_eq!(result.unwrap_err().code(), ErrorCode::Unavailable);
     // The client does not retry the creation of an object whose outcome is unknown.
     let other = manifest(2, 20, Vec::new()).name();
     let marked = timeout(TOLD_MAX, snapshots.expire(other)).await.expect("it is told in time");
     assert_eq!(marked.unwrap_err().code(), ErrorCode::Unavailable);
     server.go_on().unwrap();
-    assert_eq!(snapshots.newest(None).await.unwrap(), Some(one));
+    assert_eq!(snapshots.newest(None).await.unwrap(), Some(first));
 }

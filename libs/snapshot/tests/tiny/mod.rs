@@ -50,12 +50,12 @@ pub async fn build(
     offset: u64,
     bytes: &[u8],
 ) -> forebay_core::Result<Manifest> {
-    let known = to.known_chunks().await?;
+    let known_chunks = to.known_chunks().await?;
     let mut chunks = Vec::new();
     for bytes in bytes.chunks(4) {
         let chunk = ChunkId::of(bytes, id);
-        match known.get(&chunk.hash) {
-            Some(known) => chunks.push(*known),
+        match known_chunks.get(&chunk.hash) {
+            Some(known_chunk) => chunks.push(*known_chunk),
             None => {
                 to.put_chunk(chunk, bytes.to_vec().into()).await?;
                 chunks.push(chunk);
@@ -67,7 +67,8 @@ pub async fn build(
     Ok(manifest)
 }
 
-pub async fn bytes_of(of: &PartitionSnapshots, manifest: &Manifest) -> Vec<u8> {
-    let chunks: Vec<_> = of.chunks(manifest.base.chunks.clone()).try_collect().await.unwrap();
+pub async fn bytes_of(snapshots: &PartitionSnapshots, manifest: &Manifest) -> Vec<u8> {
+    let chunks: Vec<_> =
+        snapshots.chunks(manifest.base.chunks.clone()).try_collect().await.unwrap();
     chunks.concat()
 }
