@@ -70,12 +70,13 @@ impl CheckpointDirectory {
         options: &ReaderOptions,
         disk: Option<&Arc<dyn Disk>>,
     ) -> Option<(Arc<Self>, NamedStore)> {
-        let asked = options.checkpoint.as_ref();
-        let is_one = |it: &&CheckpointOptions| it.is_shared && !it.interval.is_zero();
-        let asked = asked.filter(is_one)?;
+        let checkpoint = options.checkpoint.as_ref();
+        let is_one =
+            |candidate: &&CheckpointOptions| candidate.is_shared && !candidate.interval.is_zero();
+        let checkpoint = checkpoint.filter(is_one)?;
         let disk = disk.filter(|disk| disk.is_of_host())?;
-        let named = NamedStore::read(&**disk, &asked.dir, &options.store)?;
-        Some((Arc::new(Self::of(asked.clone(), Arc::clone(disk))), named))
+        let named = NamedStore::read(&**disk, &checkpoint.dir, &options.store)?;
+        Some((Arc::new(Self::of(checkpoint.clone(), Arc::clone(disk))), named))
     }
 
     /// Writes the note of the store that a name stands for.

@@ -27,16 +27,16 @@ impl FollowedVersion {
     pub(crate) fn has_passed(&self, before: &Self, live_since: SchemaVersion) -> bool {
         if self.context.logs != before.context.logs {
             // All earlier writes are in the new logs before the entry that makes the version live.
-            return self.context.followed().all(|own| {
-                let own = own.board.current();
-                own.phase == Phase::Serving && own.served.schema_version >= live_since
+            return self.context.followed().all(|followed| {
+                let progress = followed.board.current();
+                progress.phase == Phase::Serving && progress.served.schema_version >= live_since
             });
         }
-        self.context.followed().zip(before.context.followed()).all(|(own, other)| {
-            let (own, other) = (own.board.current(), other.board.current());
-            let is_behind = own.served.log_id == other.served.log_id
-                && own.served.position < other.served.position;
-            own.phase == Phase::Serving && !is_behind
+        self.context.followed().zip(before.context.followed()).all(|(followed, other)| {
+            let (progress, other) = (followed.board.current(), other.board.current());
+            let is_behind = progress.served.log_id == other.served.log_id
+                && progress.served.position < other.served.position;
+            progress.phase == Phase::Serving && !is_behind
         })
     }
 
@@ -57,22 +57,23 @@ impl FollowedVersion {
         &self,
         read: &ReadOptions,
         partitions: &[PartitionId],
-        waited: &Result<()>,
+        outcome: &Result<()>,
     ) -> bool {
         let is_elsewhere = |schema: &SchemaAt| schema.definition.write_logs() != self.context.logs;
-        match (read.wait(), waited) {
+        match (read.wait(), outcome) {
             (ReadWait::Nothing, _) => false,
             (ReadWait::Latest, Ok(())) => {
                 let boards = partitions.iter().filter_map(|id| self.context.partition(*id).ok());
-                let seen = boards.map(|partition| partition.board.schema_version()).max();
-                let schema =
-                    seen.and_then(|seen| self.context.storage.schemas().get(seen).cloned());
+                let newest_version = boards.map(|partition| partition.board.schema_version()).max();
+                let schema = newest_version.and_then(|newest_version| {
+                    self.context.storage.schemas().get(newest_version).cloned()
+                });
                 schema.is_some_and(|schema| is_elsewhere(&schema))
             }
             (ReadWait::Latest, Err(_)) => self.newest().is_some_and(|newest| is_elsewhere(&newest)),
             (ReadWait::Token(token), _) => {
-                if waited.as_ref().is_err_and(|error| error.code() != ErrorCode::TokenLost)
-                    || waited.is_ok() && self.has_logs_of(token)
+                if outcome.as_ref().is_err_and(|error| error.code() != ErrorCode::TokenLost)
+                    || outcome.is_ok() && self.has_logs_of(token)
                 {
                     return false;
                 }
@@ -97,8 +98,9 @@ impl FollowedVersion {
         token.positions.iter().all(|(id, (log_id, _))| {
             let followed = self.context.partitions.get(id.0 as usize);
             followed.is_some_and(|followed| {
-                let served = followed.as_ref().and_then(|it| it.board.current().served.log_id);
-                served.is_none_or(|served| served == *log_id)
+                let served_log =
+                    followed.as_ref().and_then(|partition| partition.board.current().served.log_id);
+                served_log.is_none_or(|served_log| served_log == *log_id)
             })
         })
     }
@@ -118,14 +120,14 @@ impl FollowedVersion {
         })
     }
 
-    /// Calls `with` with a view of this store version.
+    /// Calls `visit` with a view of this store version.
     #[inline]
     pub(crate) fn read_local<T>(
         &self,
         max_staleness: Option<Duration>,
-        with: impl FnOnce(&View<'_>) -> Result<T>,
+        visit: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.with_admission(max_staleness, |at| with(&self.index.view(at)))
+        self.with_admission(max_staleness, |at| visit(&self.index.view(at)))
     }
 
     /// Runs reads at the present time, under an age bound if there is one.
@@ -162,15 +164,15 @@ impl FollowedVersion {
     /// Adds to a refusal what this reader knows of its cause, and the store's name.
     fn explained(&self, error: Error, bound: Option<(Timestamp, Duration)>) -> Error {
         let followed = error.context().partition.and_then(|id| self.context.partition(id).ok());
-        let known = followed.and_then(|partition| match error.code() {
+        let explanation = followed.and_then(|partition| match error.code() {
             ErrorCode::Unavailable | ErrorCode::Internal => {
                 let progress = partition.board.current();
                 (!partition.serves(&progress)).then(|| not_serving(partition.at, &progress))
             }
             ErrorCode::Stale => {
                 let (now, max_staleness) = bound?;
-                let stale = partition.board.freshness().check(now, max_staleness).err()?;
-                Some(stale.with_partition(partition.at.partition))
+                let stale_error = partition.board.freshness().check(now, max_staleness).err()?;
+                Some(stale_error.with_partition(partition.at.partition))
             }
             ErrorCode::Corrupt => {
                 // The tail then builds a new replica next to this one.
@@ -181,6 +183,6 @@ impl FollowedVersion {
             }
             _ => None,
         });
-        known.unwrap_or(error).with_store(&self.context.name)
+        explanation.unwrap_or(error).with_store(&self.context.name)
     }
 }

@@ -38,7 +38,7 @@ use crate::store_note::NamedStore;
 pub(crate) struct OpenedPartitions {
     pub sources: BTreeMap<PartitionId, InitialSource>,
     /// The partitions whose lock this reader already holds.
-    pub kept: BTreeMap<PartitionId, Checkpoints>,
+    pub locks: BTreeMap<PartitionId, Checkpoints>,
 }
 
 /// The result of the speculative open ahead of the control log's answer.
@@ -64,7 +64,7 @@ impl SpeculativeOpen {
             if !options.partitions.follows(partition) {
                 continue;
             }
-            let found = search.look(search.at(partition), &mut opened.kept).ok()?;
+            let found = search.look(search.at(partition), &mut opened.locks).ok()?;
             if let FoundSource::Initial(source) = found {
                 opened.sources.insert(partition, source);
             }
@@ -95,7 +95,7 @@ pub(crate) fn named_by(versions: &[Arc<SchemaAt>]) -> Result<NamedStore> {
 }
 
 fn is_known(versions: &[Arc<SchemaAt>], version: SchemaVersion) -> bool {
-    let is_it = |at: &Arc<SchemaAt>| at.definition.version == version;
+    let is_it = |schema: &Arc<SchemaAt>| schema.definition.version == version;
     version == SchemaVersion(0) || versions.iter().any(is_it)
 }
 
@@ -110,10 +110,11 @@ pub(crate) async fn choose_sources(
     versions: &[Arc<SchemaAt>],
     mut partitions: Vec<PartitionId>,
     seed: u64,
-    ahead: Option<SpeculativeOpen>,
+    speculative: Option<SpeculativeOpen>,
 ) -> Result<OpenedPartitions> {
     let named = named_by(versions)?;
-    let mut opened = ahead.map(|ahead| ahead.for_store(named, versions)).unwrap_or_default();
+    let mut opened =
+        speculative.map(|speculative| speculative.for_store(named, versions)).unwrap_or_default();
     partitions.retain(|partition| !opened.sources.contains_key(partition));
     if partitions.is_empty() {
         return Ok(opened);
@@ -123,7 +124,7 @@ pub(crate) async fn choose_sources(
         let mut to_make = Vec::new();
         for partition in &partitions {
             let at = search.at(*partition);
-            match search.look(at, &mut opened.kept)? {
+            match search.look(at, &mut opened.locks)? {
                 FoundSource::Initial(source) => drop(opened.sources.insert(*partition, source)),
                 FoundSource::ToMake => to_make.push(*partition),
                 FoundSource::Nothing => {}

@@ -39,8 +39,8 @@ impl ReaderView<'_> {
     }
 
     #[inline]
-    fn with_view<T>(&self, with: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
-        self.version.read_local(self.max_staleness, with)
+    fn with_view<T>(&self, visit: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+        self.version.read_local(self.max_staleness, visit)
     }
 }
 
@@ -63,8 +63,8 @@ impl Reader {
     }
 
     #[inline]
-    fn with_view<T>(&self, with: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
-        self.read_local(None, with)
+    fn with_view<T>(&self, visit: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+        self.read_local(None, visit)
     }
 }
 

@@ -74,7 +74,7 @@ struct Replicas {
     client: ClientId,
     /// Weak reference to the reader's context; set once, right after the reader is created.
     context: OnceLock<Weak<ReplicaContext>>,
-    held: Mutex<ReplicaTable>,
+    table: Mutex<ReplicaTable>,
 }
 
 struct ReplicaTable {
@@ -105,12 +105,12 @@ impl MemoryReader {
         definition.check_is_of_documents()?;
         let clock = Arc::new(ManualClock::at(now));
         let client = entropy.client_id()?;
-        let held = ReplicaTable { replicas: Vec::new(), published: PublishedState::Serving };
+        let table = ReplicaTable { replicas: Vec::new(), published: PublishedState::Serving };
         let replicas = Replicas {
             clock: Arc::clone(&clock),
             client,
             context: OnceLock::new(),
-            held: Mutex::new(held),
+            table: Mutex::new(table),
         };
         let replicas = Arc::new(replicas);
         let parts = ReaderParts {
@@ -154,9 +154,9 @@ impl MemoryReader {
         mut changes: Vec<Change>,
     ) -> Result<(LogId, Position, Vec<ChangeResult>)> {
         let context = &*self.open_context()?;
-        let mut held = self.replicas.held.lock();
-        let published = held.published;
-        let replica = held.replica(partition)?;
+        let mut table = self.replicas.table.lock();
+        let published = table.published;
+        let replica = table.replica(partition)?;
         let first = replica.sequence.0;
         for (change, sequence) in changes.iter_mut().zip(first..) {
             change.sequence = Sequence(sequence);
@@ -169,13 +169,15 @@ impl MemoryReader {
         replica.sequence = Sequence(first + conditional.len() as u64);
         replica.publish(context, published);
         let (log_id, position) = (replica.log_id, replica.state.position);
-        let outcome_of = |sequence| outcomes.iter().find(|it| it.sequence == Sequence(sequence));
+        let outcome_of = |sequence| {
+            outcomes.iter().find(|write_outcome| write_outcome.sequence == Sequence(sequence))
+        };
         let result = |(place, _): (u64, &bool)| match outcome_of(first + place) {
             Some(outcome) => ChangeResult::conditional(outcome.position, outcome.condition),
             None => ChangeResult::appended(position),
         };
         let results = (0..).zip(&conditional).map(result).collect();
-        drop(held);
+        drop(table);
         context.note_progress(version);
         Ok((log_id, position, results))
     }
@@ -187,15 +189,15 @@ impl MemoryReader {
     /// alteration is impossible.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<Arc<SchemaAt>> {
         let context = &*self.open_context()?;
-        let mut held = self.replicas.held.lock();
+        let mut table = self.replicas.table.lock();
         let newest = Arc::clone(context.storage.schemas().newest());
         let definition = newest.definition.altered(alterations);
         let definition = definition.map_err(|error| error.with_store(&context.name))?;
         let version = definition.version;
         let schema = SchemaAt::of(definition);
         context.storage.schemas().add(Arc::clone(&schema))?;
-        self.replicas.append_to_all(&mut held, context, version, &EntryBody::Definition)?;
-        drop(held);
+        self.replicas.append_to_all(&mut table, context, version, &EntryBody::Definition)?;
+        drop(table);
         context.note_progress(version);
         Ok(schema)
     }
@@ -212,18 +214,18 @@ impl MemoryReader {
     /// Returns `Closed`, and `InvalidArgument` for a time before the current one.
     pub fn set_clock(&self, now: Timestamp) -> Result<()> {
         let context = &*self.open_context()?;
-        let mut held = self.replicas.held.lock();
+        let mut table = self.replicas.table.lock();
         if now < self.replicas.clock.now() {
             let message = "the clock of a reader in memory cannot go back; open another reader for \
                 an earlier time";
             return Err(Error::invalid_argument(message).with_store(&context.name));
         }
-        if !matches!(held.published, PublishedState::Since(_)) {
-            held.beat(context, now)?;
+        if !matches!(table.published, PublishedState::Since(_)) {
+            table.beat(context, now)?;
         }
         // The clock is set after the heartbeats, so that no read sees an age in between.
         self.replicas.clock.set(now);
-        drop(held);
+        drop(table);
         context.note_progress(context.schema_version());
         Ok(())
     }
@@ -235,9 +237,9 @@ impl MemoryReader {
     /// Returns `Closed` after the close.
     pub fn simulate(&self, state: SimulatedState) -> Result<()> {
         let context = &*self.open_context()?;
-        let mut held = self.replicas.held.lock();
+        let mut table = self.replicas.table.lock();
         let now = self.replicas.clock.now();
-        held.published = match state {
+        table.published = match state {
             SimulatedState::None => PublishedState::Serving,
             SimulatedState::NotReady => PublishedState::Bootstrapping,
             SimulatedState::Stale(age) => {
@@ -250,12 +252,12 @@ impl MemoryReader {
             }
         };
         if state == SimulatedState::None {
-            held.beat(context, now)?;
+            table.beat(context, now)?;
         }
-        let published = held.published;
-        held.replicas.iter_mut().for_each(|replica| replica.publish(context, published));
+        let published = table.published;
+        table.replicas.iter_mut().for_each(|replica| replica.publish(context, published));
         *context.readiness.lock() = Readiness::new(context.options.ready_max_staleness);
-        drop(held);
+        drop(table);
         context.note_progress(context.schema_version());
         Ok(())
     }
@@ -270,25 +272,25 @@ impl MemoryReader {
 impl Replicas {
     /// Takes the writer of each partition, and opens each log with the store's first definition.
     fn fill(&self, context: &ReplicaContext, index: &Index, version: SchemaVersion) -> Result<()> {
-        let mut held = self.held.lock();
+        let mut table = self.table.lock();
         for partition in context.followed() {
             let mut replica = Replica::new(partition.at, context, index)?;
             partition.board.set_clock_error(0);
             replica.append(context, self.clock.now(), SchemaVersion(0), EntryBody::LogHeader)?;
-            held.replicas.push(replica);
+            table.replicas.push(replica);
         }
-        self.append_to_all(&mut held, context, version, &EntryBody::Definition)
+        self.append_to_all(&mut table, context, version, &EntryBody::Definition)
     }
 
     fn append_to_all(
         &self,
-        held: &mut ReplicaTable,
+        table: &mut ReplicaTable,
         context: &ReplicaContext,
         version: SchemaVersion,
         body: &EntryBody,
     ) -> Result<()> {
-        let (now, published) = (self.clock.now(), held.published);
-        held.replicas.iter_mut().try_for_each(|replica| {
+        let (now, published) = (self.clock.now(), table.published);
+        table.replicas.iter_mut().try_for_each(|replica| {
             replica.append(context, now, version, body.clone())?;
             replica.publish(context, published);
             Ok(())
@@ -301,9 +303,9 @@ impl Barriers for Replicas {
     async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let context = self.context.get().and_then(Weak::upgrade);
         let context = context.ok_or_else(closed)?;
-        let mut held = self.held.lock();
-        let (now, published) = (self.clock.now(), held.published);
-        let replica = held.replica(at.partition)?;
+        let mut table = self.table.lock();
+        let (now, published) = (self.clock.now(), table.published);
+        let replica = table.replica(at.partition)?;
         let offset = replica.state.offset_applied;
         let version = replica.state.schema_version;
         replica.append(&context, now, version, decode_entry(&entry)?.body)?;
@@ -364,7 +366,7 @@ impl Replica {
         let offset = self.state.offset_applied;
         let record = Record { offset, append_time: now, entry: decode_entry(&entry) };
         let effects = self.state.apply(record, &self.writer, context.storage.schemas());
-        let effects = effects.map_err(|error| at_partition(broken(error)))?;
+        let effects = effects.map_err(|error| at_partition(corrupt_fold(error)))?;
         if let Err(error) = self.writer.apply(&effects, &self.state) {
             self.is_broken = true;
             return Err(error.with_store(&context.name));
@@ -388,7 +390,7 @@ impl Replica {
             PublishedState::Serving | PublishedState::Since(_) => Phase::Serving,
         };
         let append_time = match published {
-            PublishedState::Since(then) => then,
+            PublishedState::Since(time) => time,
             _ => self.state.partition_time,
         };
         let Ok(partition) = context.partition(self.state.partition.partition) else { return };
@@ -416,7 +418,7 @@ impl Replica {
     }
 }
 
-fn broken(error: FoldError) -> Error {
+fn corrupt_fold(error: FoldError) -> Error {
     error.into_error(|version| {
         let message = "in the reader in memory; report this as a bug";
         Error::internal(format!("no definition of schema version {version} {message}"))

@@ -96,8 +96,8 @@ fn group_limit(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
             _ => return Vec::new(),
         };
         // A limit of a parent group applies as well. In a container the path may be the host's.
-        let above = Path::new(path.trim_start_matches('/')).ancestors();
-        above.map(|group| Path::new(root).join(group).join(name)).collect()
+        let ancestors = Path::new(path.trim_start_matches('/')).ancestors();
+        ancestors.map(|group| Path::new(root).join(group).join(name)).collect()
     });
     limits.filter_map(|path| read(&path)?.trim().parse().ok()).min()
 }
@@ -132,13 +132,13 @@ mod tests {
 
     #[test]
     fn default_memory_limit_is_the_smaller_of_host_and_group() {
-        let of = MemoryLimit::smaller_of;
+        let smaller_of = MemoryLimit::smaller_of;
         let limit = |total, source| Some(MemoryLimit { total, source });
-        assert_eq!(of(None, None), None);
-        assert_eq!(of(Some(100), None), limit(100, Source::Host));
-        assert_eq!(of(Some(100), Some(1 << 62)), limit(100, Source::Host));
-        assert_eq!(of(Some(100), Some(60)), limit(60, Source::Group));
-        assert_eq!(of(None, Some(60)), limit(60, Source::Group));
+        assert_eq!(smaller_of(None, None), None);
+        assert_eq!(smaller_of(Some(100), None), limit(100, Source::Host));
+        assert_eq!(smaller_of(Some(100), Some(1 << 62)), limit(100, Source::Host));
+        assert_eq!(smaller_of(Some(100), Some(60)), limit(60, Source::Group));
+        assert_eq!(smaller_of(None, Some(60)), limit(60, Source::Group));
         assert_eq!(total_of("MemFree: 1 kB\nMemTotal:   24 kB\n"), Some(24 * 1_024));
         assert_eq!(total_of("nothing"), None);
         assert_eq!(MemoryLimit::new(Some(9)), limit(9, Source::Options));
@@ -147,9 +147,12 @@ mod tests {
     #[test]
     fn default_limit_is_half_the_memory_and_leaves_a_reserve() {
         let mib = |total: u64, source| MemoryLimit { total: total << 20, source };
-        let takes = |total, partitions| mib(total, Source::Group).bytes(partitions) >> 20;
-        assert_eq!([takes(4_096, 1), takes(4_096, 64), takes(128, 1)], [2_048, 2_048, 64]);
-        assert_eq!([takes(96, 1), takes(1_024, 64), takes(64, 1)], [32, 456, 16]);
+        let default_mib = |total, partitions| mib(total, Source::Group).bytes(partitions) >> 20;
+        assert_eq!(
+            [default_mib(4_096, 1), default_mib(4_096, 64), default_mib(128, 1)],
+            [2_048, 2_048, 64]
+        );
+        assert_eq!([default_mib(96, 1), default_mib(1_024, 64), default_mib(64, 1)], [32, 456, 16]);
         assert_eq!(
             mib(64, Source::Options).bytes(64),
             64 << 20,

@@ -109,16 +109,18 @@ impl Reader {
         Box::pin(async move {
             let name = options.store.clone();
             let at_store = |error: Error| error.with_store(&name);
-            let StoreFacts { parts, versions, ahead } = find_store(&options, disk, parts).await?;
-            let directory = match &ahead {
-                Some(ahead) => Some(Arc::clone(&ahead.directory)),
+            let StoreFacts { parts, versions, speculative_open: speculative } =
+                find_store(&options, disk, parts).await?;
+            let directory = match &speculative {
+                Some(speculative) => Some(Arc::clone(&speculative.directory)),
                 None => {
                     let disk = parts.disk.as_ref();
                     CheckpointDirectory::open(&options, disk).map_err(at_store)?
                 }
             };
             let opener = VersionOpener { options, parts, directory };
-            let followed = opener.open(versions, ahead, None, None).await.map_err(at_store)?;
+            let followed =
+                opener.open(versions, speculative, None, None).await.map_err(at_store)?;
             let reader = Self::over(followed);
             tokio::spawn(change_versions(Arc::downgrade(&reader.handle.versions), opener));
             Ok(reader)
@@ -195,13 +197,13 @@ impl Reader {
         ReaderMetrics::of(&current.context, &current.index)
     }
 
-    /// Calls `with` with the memory of the documents, to measure the cost of an access.
+    /// Calls `visit` with the memory of the documents, to measure the cost of an access.
     ///
     /// # Errors
     /// Returns `Unavailable` if a shared copy cannot be mapped.
     #[doc(hidden)]
-    pub fn with_memory_lines<T>(&self, with: impl FnOnce(CacheLineProbe<'_>) -> T) -> Result<T> {
-        self.current().index.memory_lines().map(with)
+    pub fn with_memory_lines<T>(&self, visit: impl FnOnce(CacheLineProbe<'_>) -> T) -> Result<T> {
+        self.current().index.memory_lines().map(visit)
     }
 
     /// Waits, for at most `timeout`, until every position of the token is applied here. The call
@@ -213,7 +215,8 @@ impl Reader {
     /// bootstraps; `Closed`.
     pub async fn await_token(&self, token: &Token, timeout: Duration) -> Result<()> {
         let followed = self.context();
-        let followed: Vec<_> = followed.followed().map(|it| it.at.partition).collect();
+        let followed: Vec<_> =
+            followed.followed().map(|version_partition| version_partition.at.partition).collect();
         self.wait(&ReadOptions::after(token.clone(), timeout), &followed).await
     }
 

@@ -24,8 +24,8 @@ use crate::followed_version::FollowedVersion;
 use crate::reader::Reader;
 
 impl Reader {
-    /// Waits for what `read` requests and then calls `with` with a view that enforces the age
-    /// bound. `partitions` are the partitions of the keys that `with` reads (see
+    /// Waits for what `read` requests and then calls `visit` with a view that enforces the age
+    /// bound. `partitions` are the partitions of the keys that `visit` reads (see
     /// [`Reader::partition_of`]); the call does not wait for others.
     ///
     /// # Errors
@@ -36,15 +36,15 @@ impl Reader {
     /// - `DeadlineExceeded` or `Unavailable` if the wait takes too long.
     /// - The errors of the barrier's append.
     /// - `Stale` beyond the bound.
-    /// - The errors of `with`.
+    /// - The errors of `visit`.
     pub async fn read<T>(
         &self,
         read: &ReadOptions,
         partitions: &[PartitionId],
-        with: impl FnOnce(&View<'_>) -> Result<T>,
+        visit: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
         self.wait(read, partitions).await?;
-        self.read_local(read.staleness_bound(), with)
+        self.read_local(read.staleness_bound(), visit)
     }
 
     /// Performs only the wait of [`Reader::read`], for callers that read elsewhere.
@@ -68,8 +68,8 @@ impl Reader {
                 // After a repartition the caller's partitions may be those of the previous
                 // partitioning.
                 let partitions = if self.is_just_repartitioned() { &all } else { partitions };
-                let waited = context.wait_for_read(&read, partitions).await;
-                let is_left = version.is_left(&read, partitions, &waited).await;
+                let outcome = context.wait_for_read(&read, partitions).await;
+                let is_left = version.is_left(&read, partitions, &outcome).await;
                 let timeout = read.timeout().saturating_sub(began.elapsed());
                 if is_left {
                     self.wait_moved(context, timeout).await?;
@@ -77,7 +77,7 @@ impl Reader {
                 if self.current().context.logs != context.logs {
                     continue;
                 }
-                waited?;
+                outcome?;
                 return match read.wait() {
                     // The barrier is after the entry that announces a live version.
                     ReadWait::Latest => self.wait_version(partitions, timeout).await,
@@ -89,19 +89,19 @@ impl Reader {
 
     /// Waits until the reader answers from logs other than these, because a repartition redirected
     /// the writes.
-    async fn wait_moved(&self, left: &ReplicaContext, wait_max: Duration) -> Result<()> {
+    async fn wait_moved(&self, left_context: &ReplicaContext, wait_max: Duration) -> Result<()> {
         let wait = async {
-            while self.current().context.logs == left.logs {
-                left.close_signal.check()?;
+            while self.current().context.logs == left_context.logs {
+                left_context.close_signal.check()?;
                 tokio::time::sleep(Duration::from_millis(READER_COPY_POLL_INTERVAL_ACTIVE_MS))
                     .await;
             }
             Ok(())
         };
-        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| Err(self.behind()))
+        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| Err(self.not_moved()))
     }
 
-    fn behind(&self) -> Error {
+    fn not_moved(&self) -> Error {
         let message = "the reader has not caught up with the live version; wait longer, or look at \
             the reader's status";
         Error::deadline_exceeded(message).with_store(self.store())
@@ -123,32 +123,33 @@ impl Reader {
                     .await;
             }
         };
-        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| Err(self.behind()))
+        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| Err(self.not_moved()))
     }
 
-    /// Calls `with` with a view of the data that is applied here. Waits for nothing except disk I/O
-    /// of a spilled document, takes no lock and needs no runtime; any thread may call it. The view
-    /// is valid only within this call.
+    /// Calls `visit` with a view of the data that is applied here. Waits for nothing except disk
+    /// I/O of a spilled document, takes no lock and needs no runtime; any thread may call it. The
+    /// view is valid only within this call.
     ///
     /// # Errors
     /// Returns `Closed`; `InvalidArgument` for a bound below twice the heartbeat interval; the
-    /// errors of `with`, where `Unavailable` includes the partition's progress and `Stale` its age.
+    /// errors of `visit`, where `Unavailable` includes the partition's progress and `Stale` its
+    /// age.
     pub fn read_local<T>(
         &self,
         max_staleness: Option<Duration>,
-        with: impl FnOnce(&View<'_>) -> Result<T>,
+        visit: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.current().read_local(max_staleness, with)
+        self.current().read_local(max_staleness, visit)
     }
 
-    /// Calls `with` as [`Reader::read_local`] does without a bound, for callers that must not wait
+    /// Calls `visit` as [`Reader::read_local`] does without a bound, for callers that must not wait
     /// for disk I/O: a spilled document is `Unavailable`.
     ///
     /// # Errors
-    /// Returns `Closed`, `Unavailable` and the errors of `with`.
-    pub fn read_in_memory<T>(&self, with: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+    /// Returns `Closed`, `Unavailable` and the errors of `visit`.
+    pub fn read_in_memory<T>(&self, visit: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
         let version = self.current();
-        version.with_admission(None, |at| with(&version.index.view(at.only_memory())))
+        version.with_admission(None, |at| visit(&version.index.view(at.only_memory())))
     }
 
     /// Returns the partition that a key belongs to, followed or not.
@@ -179,9 +180,9 @@ impl Reader {
     /// type, and `Closed`.
     ///
     /// [`Index::field_as`]: forebay_index::Index::field_as
-    pub fn field_as(&self, name: &str, asked: FieldType) -> Result<FieldHandle> {
+    pub fn field_as(&self, name: &str, field_type: FieldType) -> Result<FieldHandle> {
         let version = self.open_version()?;
-        version.index.field_as(name, asked).map_err(|error| error.with_store(self.store()))
+        version.index.field_as(name, field_type).map_err(|error| error.with_store(self.store()))
     }
 
     /// Resolves a field by name or alias, to be read as its own current type.

@@ -46,9 +46,9 @@ impl Standby {
     }
 
     /// Runs until the reader closes. The standby becomes the copy's tail once it has the lock, at
-    /// once if `kept` holds it already. The take-over runs in this task, after the reader has
+    /// once if `locked` holds it already. The take-over runs in this task, after the reader has
     /// opened, because it takes longer the larger the copy is.
-    pub(crate) async fn run(self, kept: Option<Checkpoints>) {
+    pub(crate) async fn run(self, locked: Option<Checkpoints>) {
         if let Err(error) = self.publish() {
             self.note_error(error);
         }
@@ -56,29 +56,32 @@ impl Standby {
         let (checkpoints, replica) = tokio::select! {
             biased;
             () = close_signal.closed() => return,
-            taken = self.take_over(kept) => taken,
+            taken = self.take_over(locked) => taken,
         };
         let Self { context, partition, task_guard, .. } = self;
         Tail::of_shared_copy(context, partition, checkpoints, replica, task_guard).run().await;
     }
 
     /// Waits until this reader can take the copy over.
-    async fn take_over(&self, mut kept: Option<Checkpoints>) -> (Checkpoints, PartitionReplica) {
+    async fn take_over(
+        &self,
+        mut checkpoints: Option<Checkpoints>,
+    ) -> (Checkpoints, PartitionReplica) {
         let mut backoff = replica_backoff();
         loop {
-            let kept = match kept.take() {
-                Some(kept) => kept,
+            let checkpoints = match checkpoints.take() {
+                Some(checkpoints) => checkpoints,
                 None => self.wait_for_lock().await,
             };
             match self.take_copy() {
                 Ok(replica) => {
                     let (at, name) = (self.partition.at, &self.context.name);
                     tracing::info!(store = %name, partition = %at.partition, "copy taken over");
-                    return (kept, replica);
+                    return (checkpoints, replica);
                 }
                 Err(error) => self.note_error(error),
             }
-            drop(kept);
+            drop(checkpoints);
             tokio::time::sleep(backoff.next_wait(&*self.context.parts.entropy)).await;
         }
     }
@@ -90,7 +93,7 @@ impl Standby {
         loop {
             if until_try.is_zero() {
                 match Checkpoints::try_lock(self.directory.folder(), self.partition.at) {
-                    Ok(Some(kept)) => return kept,
+                    Ok(Some(checkpoints)) => return checkpoints,
                     Ok(None) => {}
                     Err(error) => self.note_error(error),
                 }
@@ -147,11 +150,11 @@ impl Standby {
 
     /// Queries the log's id, for a wait with a token of another log.
     async fn check_log(&self) {
-        let (asked, parts) = (self.partition.board.checks_asked(), &self.context.parts);
+        let (checks_asked, parts) = (self.partition.board.checks_asked(), &self.context.parts);
         match connect(&*parts.log, self.partition.at, &*parts.clock).await {
             Ok(connected) => self.partition.board.publish(|progress| {
                 progress.end_offset = connected.bounds.end;
-                progress.checked = asked;
+                progress.checked = checks_asked;
                 progress.checked_log_id = connected.log_id;
             }),
             Err(error) => self.note_error(error),

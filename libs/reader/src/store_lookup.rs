@@ -22,7 +22,7 @@ use crate::options::{ReaderOptions, ReaderParts};
 pub(crate) struct StoreFacts {
     pub parts: ReaderParts,
     pub versions: Vec<Arc<SchemaAt>>,
-    pub ahead: Option<SpeculativeOpen>,
+    pub speculative_open: Option<SpeculativeOpen>,
 }
 
 /// Queries the store that the name stands for. While the query, or the connection that it needs, is
@@ -45,27 +45,29 @@ pub(crate) async fn find_store(
     });
     let answer = futures::poll!(asking.as_mut());
     // The query is in progress, and continues in a task of its own, which ends with this call.
-    let mut asked = JoinSet::new();
+    let mut query_tasks = JoinSet::new();
     if answer.is_pending() {
-        asked.spawn(asking);
+        query_tasks.spawn(asking);
     }
-    let mut ahead = SpeculativeOpen::look(options, disk.as_ref());
+    let mut speculative_open = SpeculativeOpen::look(options, disk.as_ref());
     let (parts, versions) = match answer {
         Poll::Ready(answer) => answer?,
         Poll::Pending => {
             let soon = Duration::from_millis(SPECULATIVE_OPEN_MS_MAX);
-            let soon = tokio::time::timeout(soon, asked.join_next()).await;
+            let soon = tokio::time::timeout(soon, query_tasks.join_next()).await;
             let answer = match soon {
                 Ok(answer) => answer,
                 Err(_) => {
-                    ahead = None;
-                    asked.join_next().await
+                    speculative_open = None;
+                    query_tasks.join_next().await
                 }
             };
             match answer {
                 Some(Ok(answer)) => answer?,
                 // Propagates the panic as if the query had run here.
-                Some(Err(ended)) if ended.is_panic() => resume_unwind(ended.into_panic()),
+                Some(Err(join_error)) if join_error.is_panic() => {
+                    resume_unwind(join_error.into_panic())
+                }
                 _ => {
                     let message =
                         "the runtime ended while the reader was opening; open the reader again";
@@ -74,7 +76,7 @@ pub(crate) async fn find_store(
             }
         }
     };
-    Ok(StoreFacts { parts, versions, ahead })
+    Ok(StoreFacts { parts, versions, speculative_open })
 }
 
 async fn ask_for_store(

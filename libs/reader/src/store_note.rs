@@ -36,11 +36,11 @@ impl NamedStore {
     /// the file either fails its checksum or is as good as the one written.
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path, name: &str) -> io::Result<()> {
         let path = dir.join(file_name(name));
-        let aside = path.with_extension("new");
+        let new_path = path.with_extension("new");
         // The file of a reader that was killed here, or of one that writes the same note now.
-        drop(disk.remove(&aside));
-        disk.create(&aside)?.write_at(&encode(self, name), 0)?;
-        disk.rename(&aside, &path)
+        drop(disk.remove(&new_path));
+        disk.create(&new_path)?.write_at(&encode(self, name), 0)?;
+        disk.rename(&new_path, &path)
     }
 }
 

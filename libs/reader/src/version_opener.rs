@@ -35,7 +35,7 @@ impl VersionOpener {
     pub(crate) async fn open(
         &self,
         versions: Vec<Arc<SchemaAt>>,
-        ahead: Option<SpeculativeOpen>,
+        speculative: Option<SpeculativeOpen>,
         memory: Option<u64>,
         beside: Option<StoreId>,
     ) -> Result<FollowedVersion> {
@@ -43,7 +43,7 @@ impl VersionOpener {
         options.memory_limit = memory.or(options.memory_limit);
         let (context, index) = match self.directory.clone() {
             Some(directory) if directory.is_shared() => {
-                open_shared(options, parts, versions, directory, ahead, beside).await
+                open_shared(options, parts, versions, directory, speculative, beside).await
             }
             directory => open_alone(options, parts, versions, directory),
         }?;
@@ -61,11 +61,11 @@ fn open_alone(
     let memory_limit = MemoryLimit::new(options.memory_limit);
     let (context, index) = open_index(options, parts, versions, None, memory_limit)?;
     let tail = |partition: &Arc<Partition>| {
-        let kept = directory
+        let checkpoints = directory
             .as_ref()
             .map(|directory| Checkpoints::lock(directory.folder(), partition.at))
             .transpose()?;
-        Tail::new(Arc::clone(&context), Arc::clone(partition), kept)
+        Tail::new(Arc::clone(&context), Arc::clone(partition), checkpoints)
     };
     let tails = context.followed().map(tail).collect::<Result<Vec<_>>>()?;
     if let Some(directory) = directory.filter(|directory| directory.is_of_host()) {
@@ -86,7 +86,7 @@ async fn open_shared(
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
     directory: Arc<CheckpointDirectory>,
-    ahead: Option<SpeculativeOpen>,
+    speculative: Option<SpeculativeOpen>,
     beside: Option<StoreId>,
 ) -> Result<(Arc<ReplicaContext>, Index)> {
     let named = named_by(&versions)?;
@@ -94,38 +94,39 @@ async fn open_shared(
     let followed = named.partitions.partitions();
     let followed = followed.filter(|id| options.partitions.follows(*id)).collect();
     let seed = parts.entropy.next_u64()?;
-    let is_noted = ahead.as_ref().is_some_and(|ahead| ahead.named == named);
-    let memory_limit = match &ahead {
-        Some(ahead) => ahead.memory_limit.clone(),
+    let is_noted = speculative.as_ref().is_some_and(|speculative| speculative.named == named);
+    let memory_limit = match &speculative {
+        Some(speculative) => speculative.memory_limit.clone(),
         None => MemoryLimit::new(options.memory_limit),
     };
-    let choice = choose_sources(&directory, &versions, followed, seed, ahead);
-    let opened = tokio::time::timeout(options.open_timeout, choice).await.unwrap_or_else(|_| {
-        let message = "another reader uses the directory and has no shared copy; close that \
+    let choice = choose_sources(&directory, &versions, followed, seed, speculative);
+    let opened_partitions =
+        tokio::time::timeout(options.open_timeout, choice).await.unwrap_or_else(|_| {
+            let message = "another reader uses the directory and has no shared copy; close that \
                 reader, or use another directory";
-        Err(Error::conflict(message))
-    })?;
-    let OpenedPartitions { sources, mut kept } = opened;
+            Err(Error::conflict(message))
+        })?;
+    let OpenedPartitions { sources, mut locks } = opened_partitions;
     let live = Some(SharedCopies { live: directory.live(), sources, beside });
     let (context, index) = open_index(options, parts, versions, live, memory_limit)?;
     let standby = |partition: &Arc<Partition>| {
         let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
-        let kept = kept.remove(&partition.at.partition);
-        (Standby::new(Arc::clone(&context), index.clone(), at, directory), kept)
+        let lock = locks.remove(&partition.at.partition);
+        (Standby::new(Arc::clone(&context), index.clone(), at, directory), lock)
     };
     let standbys: Vec<_> = context.followed().map(standby).collect();
-    let (behind, of_behind) = (Arc::clone(&context), index.clone());
+    let (ready_context, of_behind) = (Arc::clone(&context), index.clone());
     // A single task starts all others: each spawn wakes threads, which take cores from the first
     // reads.
     tokio::spawn(async move {
-        for (standby, kept) in standbys {
-            tokio::spawn(standby.run(kept));
+        for (standby, lock) in standbys {
+            tokio::spawn(standby.run(lock));
         }
-        tokio::spawn(watch_readiness(Arc::clone(&behind), of_behind.clone()));
+        tokio::spawn(watch_readiness(Arc::clone(&ready_context), of_behind.clone()));
         // This spawn may have to start a thread.
         drop(tokio::task::spawn_blocking(move || {
             if !is_noted {
-                directory.note_store(&behind.name, named);
+                directory.note_store(&ready_context.name, named);
             }
             of_behind.prepare();
         }));

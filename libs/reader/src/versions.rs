@@ -61,7 +61,10 @@ impl Versions {
     /// Returns whether the store was repartitioned within the longest time of a call that started
     /// before it.
     pub(crate) fn is_just_repartitioned(&self, now: Timestamp) -> bool {
-        let age_us = self.repartitioned_at.lock().map(|at| now.micros_since(at).unsigned_abs());
+        let age_us = self
+            .repartitioned_at
+            .lock()
+            .map(|repartitioned| now.micros_since(repartitioned).unsigned_abs());
         age_us.is_some_and(|age_us| age_us < READER_REPARTITIONED_MS * 1_000)
     }
 
@@ -89,11 +92,11 @@ impl Versions {
     pub(crate) fn close(&self, timeout: Duration) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.begin_close();
-            let ends = self
+            let closes = self
                 .all()
                 .into_iter()
                 .map(|followed| async move { followed.context.shut_down(timeout).await });
-            futures::future::try_join_all(ends).await.map(drop)
+            futures::future::try_join_all(closes).await.map(drop)
         })
     }
 
@@ -103,8 +106,8 @@ impl Versions {
 
     /// Returns the memory that is left for another version, in bytes.
     fn memory_left(&self) -> Option<u64> {
-        let used = || self.all().iter().map(|followed| followed.index.memory().used).sum();
-        self.memory.map(|memory| memory.saturating_sub(used()))
+        let used_bytes = || self.all().iter().map(|followed| followed.index.memory().used).sum();
+        self.memory.map(|memory| memory.saturating_sub(used_bytes()))
     }
 
     /// Adds a followed version.
@@ -129,8 +132,8 @@ impl Versions {
             *waiting = None;
             return false;
         }
-        let since = *waiting.get_or_insert(now);
-        now.micros_since(since).unsigned_abs() < VERSION_DETACH_WAIT_MS * 1_000
+        let waiting_since = *waiting.get_or_insert(now);
+        now.micros_since(waiting_since).unsigned_abs() < VERSION_DETACH_WAIT_MS * 1_000
     }
 
     /// Switches to another version.
@@ -151,8 +154,8 @@ impl Versions {
     fn drop_unneeded(&self, is_kept: impl Fn(StoreId) -> bool) -> Vec<Arc<FollowedVersion>> {
         let mut others = self.others.lock();
         let is_gone = |followed: &mut Arc<FollowedVersion>| !is_kept(followed.context.store);
-        let gone: Vec<_> = others.followed.extract_if(.., is_gone).collect();
-        for followed in &gone {
+        let dropped: Vec<_> = others.followed.extract_if(.., is_gone).collect();
+        for followed in &dropped {
             followed.context.is_gone.store(true, Ordering::Relaxed);
             followed.context.close_signal.close();
         }
@@ -166,7 +169,7 @@ impl Versions {
         {
             self.current().index.limit_memory(memory);
         }
-        gone
+        dropped
     }
 }
 
@@ -220,9 +223,9 @@ impl Drop for Leftover {
 }
 
 /// Removes the files of dropped versions, once their tasks have ended.
-fn forget(versions: &Versions, opener: &VersionOpener, gone: Vec<Arc<FollowedVersion>>) {
+fn forget(versions: &Versions, opener: &VersionOpener, dropped: Vec<Arc<FollowedVersion>>) {
     let Some(directory) = &opener.directory else { return };
-    for followed in gone {
+    for followed in dropped {
         let (directory, leftovers) = (Arc::clone(directory), Arc::clone(&versions.leftovers));
         leftovers.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -268,16 +271,16 @@ async fn follow(versions: &Versions, opener: &VersionOpener, home: StoreId) -> R
     let catalog = opener.parts.catalog.catalog();
     let Some(history) = catalog.store(home) else { return Ok(true) };
     let Some(schema) = history.newest() else { return Ok(true) };
-    let wanted = &schema.definition.versions;
-    let live = wanted.live();
+    let versions_of_store = &schema.definition.versions;
+    let live = versions_of_store.live();
     // The reader wants the live version, and later ones, which were pushed and may become live
     // soon.
     let is_wanted = |version: &&StoreVersion| version.number >= live.number;
-    let mut missing = wanted.all().iter().filter(is_wanted);
+    let mut missing = versions_of_store.all().iter().filter(is_wanted);
     let is_newer = missing.any(|version| versions.get(version.storage_id).is_none());
     // Older versions are kept until a newer one is opened.
     let is_kept = |store: StoreId| {
-        let version = wanted.all().iter().find(|version| version.storage_id == store);
+        let version = versions_of_store.all().iter().find(|version| version.storage_id == store);
         // A rollback never returns to other logs.
         let may_return = |version: &StoreVersion| version.logs == live.logs && !is_newer;
         version.is_some_and(|version| may_return(version) || is_wanted(&version))
@@ -289,14 +292,14 @@ async fn follow(versions: &Versions, opener: &VersionOpener, home: StoreId) -> R
     if is_newer && !(is_clean() && is_alone()) {
         return Ok(false);
     }
-    for version in wanted.all().iter().filter(is_wanted) {
+    for version in versions_of_store.all().iter().filter(is_wanted) {
         if versions.get(version.storage_id).is_none() {
             let definitions = versions_of(&opener.parts, version.storage_id);
-            let left = versions.memory_left();
+            let memory_left = versions.memory_left();
             // A version with other logs has no records in common with this one.
             let beside = versions.current();
             let beside = (beside.context.logs == version.logs).then_some(beside.context.store);
-            versions.add(opener.open(definitions, None, left, beside).await?)?;
+            versions.add(opener.open(definitions, None, memory_left, beside).await?)?;
         }
     }
     let before = versions.current.load_full();

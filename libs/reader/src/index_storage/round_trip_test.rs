@@ -168,11 +168,11 @@ fn late_checkpoint_is_abandoned_midway() {
     let is_late = || looks.replace(looks.get() + 1) == 1;
     let error = write_checkpoint(&*disk.create(path).unwrap(), &head, replica.writer(), &is_late);
     assert_eq!(error.unwrap_err().code(), ErrorCode::DeadlineExceeded);
-    let written = disk.bytes(path).unwrap().len() as u64;
-    let whole = Path::new("whole");
-    let file = disk.create(whole).unwrap();
-    let whole = write_checkpoint(&*file, &head, replica.writer(), &|| false).unwrap();
-    assert!(written > 0 && written < whole, "{written} of {whole}");
+    let written_bytes = disk.bytes(path).unwrap().len() as u64;
+    let whole_path = Path::new("whole");
+    let file = disk.create(whole_path).unwrap();
+    let whole_bytes = write_checkpoint(&*file, &head, replica.writer(), &|| false).unwrap();
+    assert!(written_bytes > 0 && written_bytes < whole_bytes, "{written_bytes} of {whole_bytes}");
     let unfinished = open_checkpoint(disk.open(path).unwrap());
     assert_eq!(unfinished.unwrap_err().code(), ErrorCode::Corrupt);
 }

@@ -33,9 +33,9 @@ impl VerifyLog {
         catalog: Arc<CatalogFollower>,
         storage_id: StoreId,
     ) -> Result<Self> {
-        let known = catalog.catalog();
+        let known_catalog = catalog.catalog();
         let missing = || Error::not_found("the catalog has no such store");
-        let history = known.store(storage_id).ok_or_else(missing)?;
+        let history = known_catalog.store(storage_id).ok_or_else(missing)?;
         let schemas = SchemaSet::new(history.versions().cloned())?;
         let log = follow_version(log, &schemas.newest().definition);
         Ok(Self { log, catalog, storage_id, schemas })
@@ -63,9 +63,9 @@ impl VerifyLog {
         &self,
         state: &mut PartitionState,
         documents: &mut ChangedDocuments,
-        until: Offset,
+        end: Offset,
     ) -> Result<()> {
-        let mut records = self.records(state, until);
+        let mut records = self.records(state, end);
         let unknown = |version| {
             Error::unavailable(format!("schema version {version} is not known here yet; try again"))
         };
@@ -73,24 +73,24 @@ impl VerifyLog {
             let read = records.next().await?;
             if read.is_empty() {
                 // After the last record there may be offsets without one.
-                state.offset_applied = state.offset_applied.max(until);
+                state.offset_applied = state.offset_applied.max(end);
                 return Ok(());
             }
             for record in read {
                 let (offset, append_time) = (record.offset, record.append_time);
                 let entry = || decode_entry(&record.entry);
-                let folded = state.apply(
+                let outcome = state.apply(
                     Record { offset, append_time, entry: entry() },
                     documents,
                     &self.schemas,
                 );
-                let effects = match folded {
+                let effects = match outcome {
                     Err(FoldError::NeedsDefinition(version)) => {
                         self.learn(version).await?;
                         let record = Record { offset, append_time, entry: entry() };
                         state.apply(record, documents, &self.schemas)
                     }
-                    folded => folded,
+                    outcome => outcome,
                 };
                 let effects = effects.map_err(|error| error.into_error(unknown))?;
                 if effects.drop_all {
@@ -103,9 +103,9 @@ impl VerifyLog {
         }
     }
 
-    fn records(&self, from: &PartitionState, until: Offset) -> RecordRange<'_> {
+    fn records(&self, from: &PartitionState, end: Offset) -> RecordRange<'_> {
         let at = PartitionRef { store: self.storage_id, ..from.partition };
-        RecordRange { log: &*self.log, at, offsets: from.offset_applied..until }
+        RecordRange { log: &*self.log, at, offsets: from.offset_applied..end }
     }
 
     /// Waits for a definition that is not known here yet.

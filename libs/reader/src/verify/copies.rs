@@ -177,10 +177,10 @@ impl VerifiedCopy for ReaderCopy {
 
     async fn read(
         &mut self,
-        passed: Position,
+        min_position: Position,
         begin: StartScan,
     ) -> Result<(DigestScan, PartitionState)> {
-        self.reader.wait_applied(self.partition, passed, self.wait_max).await?;
+        self.reader.wait_applied(self.partition, min_position, self.wait_max).await?;
         let read = |state: &PartitionState, writer: &dyn ReplicaWriter| {
             let mut scan = begin(state);
             writer.visit_rows(&mut |key, row| {

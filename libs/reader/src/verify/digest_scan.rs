@@ -28,8 +28,8 @@ pub struct DigestScan {
     /// Bytes of each range.
     bytes: Vec<u64>,
     /// Ranges whose documents are retained.
-    wanted: Ranges,
-    kept: BTreeMap<Vec<u8>, Vec<u8>>,
+    retained_ranges: Ranges,
+    retained: BTreeMap<Vec<u8>, Vec<u8>>,
     changed: ChangedDocuments,
 }
 
@@ -78,21 +78,21 @@ fn unknown() -> Error {
 
 impl DigestScan {
     /// Returns a scan of a copy as of this time that retains the documents of these ranges.
-    pub(super) fn new(time: Timestamp, wanted: Ranges) -> Self {
+    pub(super) fn new(time: Timestamp, ranges: Ranges) -> Self {
         Self {
             time,
             digests: vec![RowsDigest::default(); VERIFY_RANGES],
             bytes: vec![0; VERIFY_RANGES],
-            wanted,
-            kept: BTreeMap::new(),
+            retained_ranges: ranges,
+            retained: BTreeMap::new(),
             changed: ChangedDocuments::default(),
         }
     }
 
     /// Returns a scan as [`DigestScan::new`] does, of an older copy some of whose documents
     /// change until then.
-    pub(super) fn of_older(time: Timestamp, wanted: Ranges, changed: ChangedDocuments) -> Self {
-        Self { changed, ..Self::new(time, wanted) }
+    pub(super) fn of_older(time: Timestamp, ranges: Ranges, changed: ChangedDocuments) -> Self {
+        Self { changed, ..Self::new(time, ranges) }
     }
 
     /// Takes one document, as its identity bytes and its row; each document once.
@@ -105,14 +105,14 @@ impl DigestScan {
     }
 
     fn add(&mut self, key: &[u8], row: &[u8]) {
-        if row_expires_at(row).is_some_and(|at| at <= self.time) {
+        if row_expires_at(row).is_some_and(|expires_at| expires_at <= self.time) {
             return;
         }
         let range = range_of(key);
         self.digests[range].add(key, row);
         self.bytes[range] += (key.len() + row.len()) as u64;
-        if self.wanted.contains(&range) {
-            self.kept.insert(key.to_vec(), row.to_vec());
+        if self.retained_ranges.contains(&range) {
+            self.retained.insert(key.to_vec(), row.to_vec());
         }
     }
 
@@ -140,8 +140,10 @@ impl DigestScan {
 
     /// Returns the ranges that differ from another copy's.
     pub(super) fn differing(&self, other: &Self) -> Ranges {
-        let both = self.digests.iter().zip(&other.digests).enumerate();
-        both.filter_map(|(range, (one, other))| (one != other).then_some(range)).collect()
+        let pairs = self.digests.iter().zip(&other.digests).enumerate();
+        pairs
+            .filter_map(|(range, (digest, other_digest))| (digest != other_digest).then_some(range))
+            .collect()
     }
 
     /// Returns the first of these ranges that fit into memory together; at least one.
@@ -149,16 +151,16 @@ impl DigestScan {
         let mut bytes = 0;
         let with_bytes =
             ranges.iter().map(|range| (*range, self.bytes[*range] + other.bytes[*range]));
-        let fitting = with_bytes.take_while(|(range, more)| {
-            bytes += more;
+        let fitting = with_bytes.take_while(|(range, range_bytes)| {
+            bytes += range_bytes;
             bytes <= VERIFY_BYTES_MAX || Some(range) == ranges.first()
         });
         fitting.map(|(range, _)| range).collect()
     }
 
     /// Returns the documents of the retained ranges.
-    pub(super) fn kept(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
-        &self.kept
+    pub(super) fn retained(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
+        &self.retained
     }
 }
 
@@ -178,8 +180,8 @@ mod tests {
         document.encode(&Layout::of(&definition)).unwrap()
     }
 
-    fn scan(wanted: Ranges) -> DigestScan {
-        DigestScan::new(Timestamp::from_micros(1_000), wanted)
+    fn scan(ranges: Ranges) -> DigestScan {
+        DigestScan::new(Timestamp::from_micros(1_000), ranges)
     }
 
     fn state() -> PartitionState {
@@ -189,56 +191,56 @@ mod tests {
 
     #[test]
     fn digest_counts_live_rows_in_any_order_and_skips_expired_rows() {
-        let (mut one, mut other) = (scan(Ranges::new()), scan(Ranges::new()));
+        let (mut first, mut second) = (scan(Ranges::new()), scan(Ranges::new()));
         for (key, expires) in [("a", None), ("gone", Some(1_000)), ("b", Some(1_001))] {
-            one.take(key.as_bytes(), &row(expires));
+            first.take(key.as_bytes(), &row(expires));
         }
         for (key, expires) in [("b", Some(1_001)), ("a", None), ("long gone", Some(1))] {
-            other.take(key.as_bytes(), &row(expires));
+            second.take(key.as_bytes(), &row(expires));
         }
-        assert_eq!((one.documents(), other.documents()), (2, 2));
-        assert!(one.differing(&other).is_empty());
-        other.take(b"c", &row(None));
-        assert_eq!(one.differing(&other), Ranges::from([range_of(b"c")]));
+        assert_eq!((first.documents(), second.documents()), (2, 2));
+        assert!(first.differing(&second).is_empty());
+        second.take(b"c", &row(None));
+        assert_eq!(first.differing(&second), Ranges::from([range_of(b"c")]));
     }
 
     #[test]
     fn digest_leaves_changing_rows_to_the_fold_and_drops_the_rest_on_drop_all() {
         let keys = || [Key::plain(b"a").unwrap(), Key::plain(b"new").unwrap()];
-        for (drops, left) in [(0, 3), (1, 2)] {
+        for (drops, remaining) in [(0, 3), (1, 2)] {
             let changed = ChangedDocuments::new(keys(), &state(), drops);
             let time = Timestamp::from_micros(1_000);
-            let mut older = DigestScan::of_older(time, Ranges::new(), changed);
-            older.take(b"a", &row(None));
-            older.take(b"b", &row(None));
-            assert_eq!(older.changed().row(b"a").unwrap().as_deref(), Some(&row(None)[..]));
-            assert_eq!(older.changed().row(b"new").unwrap(), None);
-            assert!(older.changed().row(b"b").is_err(), "the log does not name it");
-            older.changed().write(b"new", Some(row(None))).unwrap();
-            older.add_changed();
-            assert_eq!(older.documents(), left);
+            let mut scan_of_older = DigestScan::of_older(time, Ranges::new(), changed);
+            scan_of_older.take(b"a", &row(None));
+            scan_of_older.take(b"b", &row(None));
+            assert_eq!(scan_of_older.changed().row(b"a").unwrap().as_deref(), Some(&row(None)[..]));
+            assert_eq!(scan_of_older.changed().row(b"new").unwrap(), None);
+            assert!(scan_of_older.changed().row(b"b").is_err(), "the log does not name it");
+            scan_of_older.changed().write(b"new", Some(row(None))).unwrap();
+            scan_of_older.add_changed();
+            assert_eq!(scan_of_older.documents(), remaining);
         }
     }
 
     #[test]
     fn verification_compares_as_many_ranges_as_memory_allows_but_at_least_one() {
-        let (mut one, mut other) = (scan(Ranges::new()), scan(Ranges::new()));
+        let (mut first, mut second) = (scan(Ranges::new()), scan(Ranges::new()));
         let ranges = Ranges::from([3, 5, 9]);
         for (range, bytes) in [(3, VERIFY_BYTES_MAX), (5, 1), (9, 1)] {
-            one.bytes[range] = bytes;
-            other.bytes[range] = 1;
+            first.bytes[range] = bytes;
+            second.bytes[range] = 1;
         }
-        assert_eq!(one.some_of(&other, &ranges), Ranges::from([3]));
-        one.bytes[3] = VERIFY_BYTES_MAX - 3;
-        assert_eq!(one.some_of(&other, &ranges), Ranges::from([3, 5]));
-        assert_eq!(one.some_of(&other, &Ranges::new()), Ranges::new());
+        assert_eq!(first.some_of(&second, &ranges), Ranges::from([3]));
+        first.bytes[3] = VERIFY_BYTES_MAX - 3;
+        assert_eq!(first.some_of(&second, &ranges), Ranges::from([3, 5]));
+        assert_eq!(first.some_of(&second, &Ranges::new()), Ranges::new());
     }
 
     #[test]
     fn only_documents_of_wanted_ranges_are_collected() {
-        let mut some = scan(Ranges::from([range_of(b"a")]));
-        some.take(b"a", &row(None));
-        some.take(b"b", &row(None));
-        assert_eq!(some.kept().keys().collect::<Vec<_>>(), [b"a"]);
+        let mut range_scan = scan(Ranges::from([range_of(b"a")]));
+        range_scan.take(b"a", &row(None));
+        range_scan.take(b"b", &row(None));
+        assert_eq!(range_scan.retained().keys().collect::<Vec<_>>(), [b"a"]);
     }
 }

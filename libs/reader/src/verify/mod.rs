@@ -51,7 +51,7 @@ pub trait VerifiedCopy: Send {
     /// Returns the reason if the copy cannot be read or does not reach the position.
     async fn read(
         &mut self,
-        passed: Position,
+        min_position: Position,
         begin: StartScan,
     ) -> Result<(DigestScan, PartitionState)>;
 
@@ -136,7 +136,7 @@ pub fn verify<'a>(
         let mut verified = compare(second, first, log).await?;
         let (older, newer) = verified.documents;
         verified.documents = (newer, older);
-        verified.differences.iter_mut().for_each(|(_, what)| *what = what.mirrored());
+        verified.differences.iter_mut().for_each(|(_, kind)| *kind = kind.mirrored());
         Ok(verified)
     })
 }
@@ -146,17 +146,17 @@ async fn compare(
     newer: &mut dyn VerifiedCopy,
     log: &VerifyLog,
 ) -> Result<Verification> {
-    let both = read_both(older, newer, log, Ranges::new()).await?;
-    let differing = both.older.differing(&both.newer);
+    let copies = read_both(older, newer, log, Ranges::new()).await?;
+    let differing = copies.older.differing(&copies.newer);
     if differing.is_empty() {
-        return Ok(both.verified(0, Vec::new()));
+        return Ok(copies.verified(0, Vec::new()));
     }
-    let wanted = both.older.some_of(&both.newer, &differing);
-    let ranges_left = differing.len() - wanted.len();
-    drop(both);
-    let both = read_both(older, newer, log, wanted).await?;
-    let differences = both.differences(&log.schemas)?;
-    Ok(both.verified(ranges_left, differences))
+    let ranges = copies.older.some_of(&copies.newer, &differing);
+    let ranges_left = differing.len() - ranges.len();
+    drop(copies);
+    let copies = read_both(older, newer, log, ranges).await?;
+    let differences = copies.differences(&log.schemas)?;
+    Ok(copies.verified(ranges_left, differences))
 }
 
 /// Two copies at one position.
@@ -170,22 +170,22 @@ async fn read_both(
     older: &mut dyn VerifiedCopy,
     newer: &mut dyn VerifiedCopy,
     log: &VerifyLog,
-    wanted: Ranges,
+    ranges: Ranges,
 ) -> Result<ComparedCopies> {
     let before = older.state().await?;
     let begin = {
-        let wanted = wanted.clone();
-        Box::new(move |state: &PartitionState| DigestScan::new(state.partition_time, wanted))
+        let ranges = ranges.clone();
+        Box::new(move |state: &PartitionState| DigestScan::new(state.partition_time, ranges))
     };
     let (newer, state) = newer.read(before.position, begin).await?;
     check_same_log(&before, &state)?;
     let changed = log.changed_documents(&before, &state).await?;
     let time = newer.time();
-    let begin = Box::new(move |_: &PartitionState| DigestScan::of_older(time, wanted, changed));
+    let begin = Box::new(move |_: &PartitionState| DigestScan::of_older(time, ranges, changed));
     let (mut older, mut folded) = older.read(before.position, begin).await?;
     log.fold(&mut folded, older.changed(), state.offset_applied).await?;
     older.add_changed();
-    let end = |of: &PartitionState| (of.position, of.partition_time, of.drop_all_count);
+    let end = |copy: &PartitionState| (copy.position, copy.partition_time, copy.drop_all_count);
     if end(&folded) != end(&state) {
         let message = "the two replicas differ in position, time or drop-alls after the same log; \
             rebuild the wrong one";
@@ -195,19 +195,19 @@ async fn read_both(
 }
 
 /// Refuses copies of two partitions, or of two logs.
-fn check_same_log(one: &PartitionState, other: &PartitionState) -> Result<()> {
-    if (one.partition, one.partitions) != (other.partition, other.partitions) {
+fn check_same_log(first: &PartitionState, second: &PartitionState) -> Result<()> {
+    if (first.partition, first.partitions) != (second.partition, second.partitions) {
         let message = format!(
             "the first replica is of {} of {}, the second of {} of {}; name the same store, \
              version and partition",
-            one.partition, one.partitions, other.partition, other.partitions
+            first.partition, first.partitions, second.partition, second.partitions
         );
         return Err(Error::invalid_argument(message));
     }
-    if one.log_id != other.log_id {
+    if first.log_id != second.log_id {
         let message = "the two replicas follow two logs, so no common position exists; compare \
             replicas of one log";
-        return Err(Error::token_lost(message).with_partition(one.partition.partition));
+        return Err(Error::token_lost(message).with_partition(first.partition.partition));
     }
     Ok(())
 }
@@ -218,35 +218,37 @@ impl ComparedCopies {
         ranges_left: usize,
         mut differences: Vec<(Key, DifferenceKind)>,
     ) -> Verification {
-        let more = differences.len().saturating_sub(VERIFY_NAMED_MAX) as u64;
+        let unnamed = differences.len().saturating_sub(VERIFY_NAMED_MAX) as u64;
         differences.truncate(VERIFY_NAMED_MAX);
         Verification {
             at: self.state.partition,
             position: self.state.position,
             documents: (self.older.documents(), self.newer.documents()),
             differences,
-            more,
+            more: unnamed,
             ranges_left,
         }
     }
 
     /// Returns the differing documents, of those that were retained.
     fn differences(&self, schemas: &SchemaSet) -> Result<Vec<(Key, DifferenceKind)>> {
-        let (older, newer) = (self.older.kept(), self.newer.kept());
+        let (older, newer) = (self.older.retained(), self.newer.retained());
         let keys: BTreeMap<_, ()> = older.keys().chain(newer.keys()).map(|key| (key, ())).collect();
         let mut found = Vec::new();
         for key in keys.into_keys() {
-            let what = match (older.get(key), newer.get(key)) {
+            let kind = match (older.get(key), newer.get(key)) {
                 (Some(_), None) => DifferenceKind::OnlyInFirst,
                 (None, _) => DifferenceKind::OnlyInSecond,
-                (Some(one), Some(other)) => {
-                    if one == other || is_same(one, other, schemas, self.newer.time()) {
+                (Some(first_row), Some(second_row)) => {
+                    if first_row == second_row
+                        || is_same(first_row, second_row, schemas, self.newer.time())
+                    {
                         continue;
                     }
                     DifferenceKind::Contents
                 }
             };
-            found.push((Key::from_identity_bytes(key), what));
+            found.push((Key::from_identity_bytes(key), kind));
         }
         Ok(found)
     }
@@ -254,14 +256,14 @@ impl ComparedCopies {
 
 /// Returns whether two rows hold the same document at a time: an expired document or field may be
 /// present or absent. An undecodable row equals no other.
-fn is_same(one: &[u8], other: &[u8], schemas: &SchemaSet, time: Timestamp) -> bool {
+fn is_same(first_row: &[u8], second_row: &[u8], schemas: &SchemaSet, time: Timestamp) -> bool {
     let live = |row: &[u8]| {
         let schema = schemas.get(row_schema_version(row)?)?;
         let mut document = Document::decode(row, &schema.layout).ok()?;
-        document.retain(|cell| cell.expires_at.is_none_or(|at| at > time));
+        document.retain(|cell| cell.expires_at.is_none_or(|expiry| expiry > time));
         Some(document)
     };
-    live(one).is_some_and(|one| live(other) == Some(one))
+    live(first_row).is_some_and(|first_row| live(second_row) == Some(first_row))
 }
 
 #[cfg(test)]
@@ -286,21 +288,23 @@ mod tests {
     fn expired_fields_may_be_present_or_absent() {
         let schema = schema();
         let schemas = SchemaSet::new([Arc::clone(&schema)]).unwrap();
-        let at = Timestamp::from_micros;
+        let time = Timestamp::from_micros;
         let row = |y: Option<i64>, expires: i64| {
             let mut document = Document::new(None, None);
             document.set(FieldId(1), Some(Value::Int64(1)), None);
             if let Some(y) = y {
-                document.set(FieldId(2), Some(Value::Int64(y)), Some(at(expires)));
+                document.set(FieldId(2), Some(Value::Int64(y)), Some(time(expires)));
             }
             document.encode(&schema.layout).unwrap()
         };
-        let same = |one: Vec<u8>, other: Vec<u8>| is_same(&one, &other, &schemas, at(10));
-        assert!(same(row(Some(5), 10), row(None, 0)));
-        assert!(same(row(Some(5), 9), row(Some(6), 10)));
-        assert!(!same(row(Some(5), 11), row(None, 0)));
-        assert!(!same(row(Some(5), 11), row(Some(6), 11)));
-        assert!(!same(vec![1, 2], vec![1, 2]), "an unreadable row equals no row");
+        let are_same = |first_row: Vec<u8>, second_row: Vec<u8>| {
+            is_same(&first_row, &second_row, &schemas, time(10))
+        };
+        assert!(are_same(row(Some(5), 10), row(None, 0)));
+        assert!(are_same(row(Some(5), 9), row(Some(6), 10)));
+        assert!(!are_same(row(Some(5), 11), row(None, 0)));
+        assert!(!are_same(row(Some(5), 11), row(Some(6), 11)));
+        assert!(!are_same(vec![1, 2], vec![1, 2]), "an unreadable row equals no row");
     }
 
     #[test]
@@ -308,11 +312,11 @@ mod tests {
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
         let scan = || DigestScan::new(Timestamp::MIN, Ranges::new());
         let state = PartitionState::new(at, PartitionCount(1));
-        let both = ComparedCopies { older: scan(), newer: scan(), state };
+        let copies = ComparedCopies { older: scan(), newer: scan(), state };
         let key = |number: usize| Key::plain(&number.to_le_bytes()).unwrap();
         let all = 0..VERIFY_NAMED_MAX + 7;
         let found = all.map(|number| (key(number), DifferenceKind::Contents)).collect();
-        let verified = both.verified(2, found);
+        let verified = copies.verified(2, found);
         assert_eq!((verified.differences.len(), verified.more), (VERIFY_NAMED_MAX, 7));
         assert!(!verified.is_same() && verified.ranges_left == 2);
     }

@@ -42,9 +42,9 @@ impl Reader {
             let (log, catalog) =
                 (Arc::clone(&context.parts.log), Arc::clone(&context.parts.catalog));
             let log = VerifyLog::new(log, catalog, context.store)?;
-            let mut own = ReaderCopy::new(self.clone(), partition, wait_max);
+            let mut own_copy = ReaderCopy::new(self.clone(), partition, wait_max);
             let mut shard = Box::new(shard_of(&context, &replicator, partition, wait_max).await?);
-            let verified = verify(&mut own, &mut *shard, &log).await;
+            let verified = verify(&mut own_copy, &mut *shard, &log).await;
             shard.end().await;
             verified.map_err(|error| error.with_store(&context.name).with_partition(partition))
         })
@@ -60,19 +60,19 @@ async fn shard_of(
 ) -> Result<ShardCopy> {
     let definition = &context.storage.schemas().newest().definition;
     let (mut backoff, mut last_error) = (replica_backoff(), None);
-    let frozen = async {
+    let copy = async {
         loop {
             context.close_signal.check()?;
-            let frozen =
+            let copy =
                 ShardCopy::freeze(replicator.clone(), definition, context.store, partition).await;
-            match frozen {
+            match copy {
                 Err(error) if error.code() == ErrorCode::Unavailable => last_error = Some(error),
-                frozen => return frozen,
+                copy => return copy,
             }
             tokio::time::sleep(backoff.next_wait(&*context.parts.entropy)).await;
         }
     };
-    tokio::time::timeout(wait_max, frozen).await.unwrap_or_else(|_| {
+    tokio::time::timeout(wait_max, copy).await.unwrap_or_else(|_| {
         let late = || Error::unavailable("the node did not answer in time; try again");
         Err(last_error.unwrap_or_else(late))
     })

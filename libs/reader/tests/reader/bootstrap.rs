@@ -26,7 +26,7 @@ fn key(number: i64) -> String {
 }
 
 /// Returns a world whose log starts with these documents.
-async fn filled() -> (World, WorldSnapshots, PartitionFold) {
+async fn fill_world() -> (World, WorldSnapshots, PartitionFold) {
     let world = World::new(1).await;
     for number in 0..DOCUMENTS {
         world.put(&key(number), number).await;
@@ -60,7 +60,7 @@ fn has_all(reader: &Reader) {
 
 #[tokio::test(start_paused = true)]
 async fn reader_loads_the_snapshot_and_follows_the_log_from_there() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     snapshots.publish(&world, 1, &mut fold).await;
     trim(&world, &fold).await;
     world.put(&key(0), -1).await;
@@ -80,7 +80,7 @@ async fn reader_loads_the_snapshot_and_follows_the_log_from_there() {
 
 #[tokio::test(start_paused = true)]
 async fn trimmed_log_without_a_snapshot_is_reported_and_not_served() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     trim(&world, &fold).await;
     let reader = world.open_with(options(&world, &snapshots)).await;
     let error = reader.await_ready(20 * SECOND).await.unwrap_err();
@@ -89,13 +89,13 @@ async fn trimmed_log_without_a_snapshot_is_reported_and_not_served() {
     assert_eq!(age(&reader, &key(0)).unwrap_err().code(), ErrorCode::Unavailable);
     // The reader starts to serve by itself once there is a snapshot.
     snapshots.publish(&world, 1, &mut fold).await;
-    checkpoints::until(&reader, |status| status.phase == Phase::Serving).await;
+    checkpoints::wait_until(&reader, |status| status.phase == Phase::Serving).await;
     has_all(&reader);
 }
 
 #[tokio::test(start_paused = true)]
 async fn deltas_override_the_image_and_the_last_delta_gives_the_state() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     let mut manifest = snapshots.publish(&world, 1, &mut fold).await;
     for round in 1..4_i64 {
         for number in (0..DOCUMENTS).step_by(7) {
@@ -119,13 +119,13 @@ async fn deltas_override_the_image_and_the_last_delta_gives_the_state() {
     let reader = world.open_with(options(&world, &snapshots)).await;
     reader.await_ready(60 * SECOND).await.unwrap();
     for number in 0..DOCUMENTS {
-        let wanted = match number {
+        let expected = match number {
             // Keys 1 to 3 are not multiples of seven.
             1..=3 => None,
             number if number % 7 == 0 => Some(30_000 + number),
             number => Some(number),
         };
-        assert_eq!(age(&reader, &key(number)).unwrap(), wanted, "{number}");
+        assert_eq!(age(&reader, &key(number)).unwrap(), expected, "{number}");
     }
     assert_eq!(age(&reader, "new-3").unwrap(), Some(3));
     assert_eq!(reader.status().partitions[0].counts.duplicates_skipped, 1);
@@ -133,19 +133,19 @@ async fn deltas_override_the_image_and_the_last_delta_gives_the_state() {
 
 #[tokio::test(start_paused = true)]
 async fn fetched_chunks_survive_interruptions_and_only_the_rest_is_fetched() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     let manifest = snapshots.publish(&world, 1, &mut fold).await;
     let chunks = manifest.base.chunks.len() as u64;
     assert!(chunks > 12, "{chunks}");
     trim(&world, &fold).await;
-    for broken in [1, chunks / 4, chunks / 2, chunks * 3 / 4, chunks - 1] {
+    for broken_chunk in [1, chunks / 4, chunks / 2, chunks * 3 / 4, chunks - 1] {
         let disk = checkpoints::disk();
         let fetched = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&fetched);
+        let fetched_by_disk = Arc::clone(&fetched);
         snapshots.objects.decide(Some(Arc::new(move |path: &str, _| {
             let is_chunk = path.contains("/chunks/");
-            let number = if is_chunk { counted.fetch_add(1, Ordering::Relaxed) } else { 0 };
-            (is_chunk && number >= broken).then_some(ObjectFault::Refused)
+            let number = if is_chunk { fetched_by_disk.fetch_add(1, Ordering::Relaxed) } else { 0 };
+            (is_chunk && number >= broken_chunk).then_some(ObjectFault::Refused)
         })));
         let reader = open_on(&world, &snapshots, &disk).await;
         reader.await_ready(SECOND).await.unwrap_err();
@@ -159,7 +159,10 @@ async fn fetched_chunks_survive_interruptions_and_only_the_rest_is_fetched() {
         has_all(&reader);
         // The bootstrap reads two manifests and one list besides the missing chunks.
         let calls = snapshots.objects.calls();
-        assert!(calls <= chunks - broken + 8 + 2, "{calls} calls for {broken} of {chunks}");
+        assert!(
+            calls <= chunks - broken_chunk + 8 + 2,
+            "{calls} calls for {broken_chunk} of {chunks}"
+        );
         checkpoints::end(reader).await;
     }
 }
@@ -181,21 +184,21 @@ async fn images_are_fetched_a_few_at_a_time_and_a_failing_image_frees_its_turn()
         world.log.trim(at(partition), fold.state.offset_applied).await.unwrap();
         for chunk in &manifest.base.chunks {
             // Equal chunks of several images identify no partition.
-            let of = chunks.entry(chunk.hash.to_string()).or_insert(Some(partition));
-            *of = of.filter(|it| *it == partition);
+            let owner = chunks.entry(chunk.hash.to_string()).or_insert(Some(partition));
+            *owner = owner.filter(|partition_or_none| *partition_or_none == partition);
         }
     }
-    let asked: Arc<Mutex<Vec<u32>>> = Arc::default();
-    let (of, told) = (chunks.clone(), Arc::clone(&asked));
+    let requested: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let (owners, requests) = (chunks.clone(), Arc::clone(&requested));
     snapshots.objects.decide(Some(Arc::new(move |path: &str, _| {
         let (_, chunk) = path.split_once("/chunks/")?;
-        let partition = (*of.get(chunk.split('-').next()?)?)?;
-        told.lock().push(partition);
+        let partition = (*owners.get(chunk.split('-').next()?)?)?;
+        requests.lock().push(partition);
         Some(if partition == 0 { ObjectFault::Refused } else { ObjectFault::Late })
     })));
     let reader = world.open_with(options(&world, &snapshots)).await;
     let are_others_serving = async {
-        while reader.status().partitions[1..].iter().any(|it| it.phase != Phase::Serving) {
+        while reader.status().partitions[1..].iter().any(|status| status.phase != Phase::Serving) {
             tokio::time::sleep(SECOND / 100).await;
         }
     };
@@ -203,13 +206,18 @@ async fn images_are_fetched_a_few_at_a_time_and_a_failing_image_frees_its_turn()
     let first = reader.status().partitions[0].clone();
     assert!(first.counts.bootstraps_failed > 0 && first.phase == Phase::Bootstrapping);
     // At any moment, no more images are started and not completed than there are permits.
-    let asked: Vec<u32> = asked.lock().iter().copied().filter(|it| *it != 0).collect();
+    let requested: Vec<u32> = requested
+        .lock()
+        .iter()
+        .copied()
+        .filter(|partition_number| *partition_number != 0)
+        .collect();
     let is_open = |partition: u32, now: usize| {
-        asked[..=now].contains(&partition) && asked[now + 1..].contains(&partition)
+        requested[..=now].contains(&partition) && requested[now + 1..].contains(&partition)
     };
     let open = |now| (1..PARTITIONS).filter(|partition| is_open(*partition, now)).count();
-    let most = (0..asked.len()).map(open).max().unwrap();
-    assert_eq!(most, READER_FETCHES_AT_ONCE, "{asked:?}");
+    let open_max = (0..requested.len()).map(open).max().unwrap();
+    assert_eq!(open_max, READER_FETCHES_AT_ONCE, "{requested:?}");
     snapshots.objects.decide(None);
     reader.await_ready(60 * SECOND).await.unwrap();
 }
@@ -242,12 +250,12 @@ async fn checkpoints_are_written_only_after_all_images_are_fetched() {
     let disk = checkpoints::disk();
     let reader = open_on(&world, &snapshots, &disk).await;
     reader.await_ready(120 * SECOND).await.unwrap();
-    let written = || -> Vec<u64> {
-        reader.status().partitions.iter().map(|it| it.counts.checkpoints.written).collect()
+    let checkpoints_written = || -> Vec<u64> {
+        reader.status().partitions.iter().map(|status| status.counts.checkpoints.written).collect()
     };
-    assert_eq!(written(), [0; 3]);
+    assert_eq!(checkpoints_written(), [0; 3]);
     let are_written = async {
-        while written().contains(&0) {
+        while checkpoints_written().contains(&0) {
             tokio::time::sleep(SECOND / 100).await;
         }
     };
@@ -257,7 +265,7 @@ async fn checkpoints_are_written_only_after_all_images_are_fetched() {
 
 #[tokio::test(start_paused = true)]
 async fn fetched_image_survives_a_failed_fetch_of_its_deltas() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     let base = snapshots.publish(&world, 1, &mut fold).await;
     world.put(&key(0), -1).await;
     fold.go_on(&world).await;
@@ -285,7 +293,7 @@ async fn fetched_image_survives_a_failed_fetch_of_its_deltas() {
 
 #[tokio::test(start_paused = true)]
 async fn restart_with_its_files_serves_without_snapshot_and_log() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     snapshots.publish(&world, 1, &mut fold).await;
     trim(&world, &fold).await;
     let disk = checkpoints::disk();
@@ -295,7 +303,7 @@ async fn restart_with_its_files_serves_without_snapshot_and_log() {
     checkpoints::end(reader).await;
     snapshots.objects.decide(Some(Arc::new(|_: &str, _| Some(ObjectFault::Refused))));
     let reader = open_on(&world, &snapshots, &disk).await;
-    checkpoints::until(&reader, |status| status.phase == Phase::Serving).await;
+    checkpoints::wait_until(&reader, |status| status.phase == Phase::Serving).await;
     has_all(&reader);
     assert_eq!(snapshots.objects.calls(), 0, "nobody asked");
 }
@@ -303,7 +311,7 @@ async fn restart_with_its_files_serves_without_snapshot_and_log() {
 #[tokio::test(start_paused = true)]
 async fn damaged_chunk_is_never_served_and_the_next_attempt_fetches_it() {
     for fault in [ObjectFault::Cut, ObjectFault::Changed] {
-        let (world, snapshots, mut fold) = filled().await;
+        let (world, snapshots, mut fold) = fill_world().await;
         snapshots.publish(&world, 1, &mut fold).await;
         trim(&world, &fold).await;
         snapshots.objects.decide(Some(Arc::new(move |path: &str, number| {
@@ -321,7 +329,7 @@ async fn damaged_chunk_is_never_served_and_the_next_attempt_fetches_it() {
 
 #[tokio::test(start_paused = true)]
 async fn reader_behind_the_start_of_the_log_rebuilds_while_it_serves() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     let disk = checkpoints::disk();
     let reader = open_on(&world, &snapshots, &disk).await;
     reader.await_ready(60 * SECOND).await.unwrap();
@@ -333,12 +341,14 @@ async fn reader_behind_the_start_of_the_log_rebuilds_while_it_serves() {
     fold.go_on(&world).await;
     trim(&world, &fold).await;
     let reader = open_on(&world, &snapshots, &disk).await;
-    checkpoints::until(&reader, |status| status.rebuild.is_some()).await;
+    checkpoints::wait_until(&reader, |status| status.rebuild.is_some()).await;
     has_all(&reader);
     snapshots.publish(&world, 1, &mut fold).await;
     world.heartbeat(0).await;
-    checkpoints::until(&reader, |status| status.counts.bootstraps == 1 && status.rebuild.is_none())
-        .await;
+    checkpoints::wait_until(&reader, |status| {
+        status.counts.bootstraps == 1 && status.rebuild.is_none()
+    })
+    .await;
     for number in 0..DOCUMENTS {
         assert_eq!(age(&reader, &key(number)).unwrap(), Some(-number));
     }
@@ -346,7 +356,7 @@ async fn reader_behind_the_start_of_the_log_rebuilds_while_it_serves() {
 
 #[tokio::test(start_paused = true)]
 async fn snapshot_of_another_log_is_not_loaded() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     snapshots.publish(&world, 1, &mut fold).await;
     world.replace_logs(forebay_core::id::LogId(LOG.0 + 1)).await;
     let reader = world.open_with(options(&world, &snapshots)).await;
@@ -357,19 +367,19 @@ async fn snapshot_of_another_log_is_not_loaded() {
 
 #[tokio::test(start_paused = true)]
 async fn snapshot_ahead_of_its_log_is_refused() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     snapshots.publish(&world, 1, &mut fold).await;
     // The log was restored to an old state under the same id.
     world.replace_logs(LOG).await;
     let reader = world.open_with(options(&world, &snapshots)).await;
-    checkpoints::until(&reader, |status| status.counts.bootstraps_failed > 0).await;
+    checkpoints::wait_until(&reader, |status| status.counts.bootstraps_failed > 0).await;
     let last_error = reader.status().partitions[0].last_error.clone().unwrap();
     assert_eq!(last_error.code(), ErrorCode::Corrupt, "{last_error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn failing_object_store_is_tried_a_few_times_if_the_log_is_complete() {
-    let (world, snapshots, mut fold) = filled().await;
+    let (world, snapshots, mut fold) = fill_world().await;
     snapshots.publish(&world, 1, &mut fold).await;
     snapshots.objects.decide(Some(Arc::new(|_: &str, _| Some(ObjectFault::Refused))));
     let reader = world.open_with(options(&world, &snapshots)).await;

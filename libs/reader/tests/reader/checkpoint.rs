@@ -18,7 +18,7 @@ use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderP
 use forebay_wire::entry::encode_entry;
 
 use crate::world::checkpoints::{
-    DIR, checkpointed, counts, disk, end, files, open, options, parts, status, until,
+    DIR, checkpointed, counts, disk, end, files, open, options, parts, status, wait_until,
 };
 use crate::world::{CLIENT, LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
 
@@ -51,22 +51,22 @@ async fn restart_without_its_log_serves_at_once_and_reports_its_age() {
     tokio::time::sleep(60 * SECOND).await;
 
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.phase == Phase::Serving).await;
+    wait_until(&reader, |status| status.phase == Phase::Serving).await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     assert_eq!(age(&reader, "bob").unwrap(), None, "absent is said: it has caught up once");
     let now = status(&reader);
     assert_eq!((now.log_id, now.position), (before.log_id, before.position));
     assert_eq!((now.schema_version, now.documents), (before.schema_version, before.documents));
     assert_eq!(now.counts.checkpoints, CheckpointCounts { restored: 1, ..Default::default() });
-    let passed = now.age.unwrap();
-    assert!(passed >= 60 * SECOND && passed < 70 * SECOND, "{passed:?}");
-    let stale = reader.read_local(Some(30 * SECOND), |view| view.get_document("ann"));
-    assert_eq!(stale.unwrap_err().code(), ErrorCode::Stale);
+    let elapsed = now.age.unwrap();
+    assert!(elapsed >= 60 * SECOND && elapsed < 70 * SECOND, "{elapsed:?}");
+    let stale_error = reader.read_local(Some(30 * SECOND), |view| view.get_document("ann"));
+    assert_eq!(stale_error.unwrap_err().code(), ErrorCode::Stale);
     assert!(reader.read_local(Some(90 * SECOND), |view| view.get_document("ann")).is_ok());
 
     rim.is_off.store(false, Ordering::SeqCst);
-    let put = world.put("ann", 2).await;
-    reader.await_token(&put, 30 * SECOND).await.unwrap();
+    let put_token = world.put("ann", 2).await;
+    reader.await_token(&put_token, 30 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
     assert_eq!(
         status(&reader).counts.records_applied,
@@ -110,8 +110,9 @@ async fn source_chain_and_drop_all_count_survive_a_restart() {
     let world = World::new(1).await;
     let disk = disk();
     let copied = |sequence: u64, previous: Option<u64>| {
-        let put = change("ann", Verb::Put, &[("age", sequence as i64)]);
-        let changes = vec![forebay_core::change::Change { sequence: Sequence(sequence), ..put }];
+        let put_change = change("ann", Verb::Put, &[("age", sequence as i64)]);
+        let changes =
+            vec![forebay_core::change::Change { sequence: Sequence(sequence), ..put_change }];
         let body = EntryBody::Changes(vec![ClientBatch { client: CLIENT, changes }]);
         let source = Source {
             partition: PartitionId(9),
@@ -124,9 +125,9 @@ async fn source_chain_and_drop_all_count_survive_a_restart() {
         encode_entry(&Entry { source: Some(source), ..entry }).unwrap()
     };
     world.put("gone", 1).await;
-    let dropped = world.definition.altered(&[Alteration::DropAll]).unwrap();
-    world.define(&dropped).await;
-    let beat = world.entry(LOG, dropped.version, EntryBody::Heartbeat);
+    let definition = world.definition.altered(&[Alteration::DropAll]).unwrap();
+    world.define(&definition).await;
+    let beat = world.entry(LOG, definition.version, EntryBody::Heartbeat);
     world.append_bytes(0, encode_entry(&beat).unwrap()).await;
     world.append_bytes(0, copied(50, None)).await;
     let reader = open(&world, &disk).await;
@@ -135,13 +136,13 @@ async fn source_chain_and_drop_all_count_survive_a_restart() {
     checkpointed(&reader).await;
     end(reader).await;
 
-    world.append_bytes(0, beat_again(&world, &dropped)).await;
+    world.append_bytes(0, beat_again(&world, &definition)).await;
     let offset = world.append_bytes(0, copied(60, Some(50))).await.offset;
     let reader = open(&world, &disk).await;
     reader.await_token(&token(0, LOG, offset.0), 10 * SECOND).await.unwrap();
     assert_eq!(counts(&reader).restored, 1);
     assert_eq!(status(&reader).counts.records_skipped, 0, "the chain of the source goes on");
-    assert_eq!(reader.schema_version(), dropped.version);
+    assert_eq!(reader.schema_version(), definition.version);
     let from_start = world.caught_up().await;
     assert_eq!(picture(&reader, &["gone", "ann"]), picture(&from_start, &["gone", "ann"]));
     assert_eq!(age(&reader, "ann").unwrap(), Some(60));
@@ -161,7 +162,7 @@ async fn catch_up_target_survives_restarts() {
     }
     rim.reads_below.store(4, Ordering::SeqCst);
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.offset_applied == Offset(4)).await;
+    wait_until(&reader, |status| status.offset_applied == Offset(4)).await;
     // The tail is held up at offset 4, but iterates as each of its waits ends.
     rim.reads_below.store(5, Ordering::SeqCst);
     checkpointed_while_held_up(&reader, &rim).await;
@@ -171,7 +172,7 @@ async fn catch_up_target_survives_restarts() {
     }
     rim.is_off.store(true, Ordering::SeqCst);
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     let restored = status(&reader);
     assert_eq!(restored.phase, Phase::Bootstrapping);
     assert_eq!(restored.catch_up.target, Offset(10));
@@ -179,21 +180,24 @@ async fn catch_up_target_survives_restarts() {
 
     rim.reads_below.store(10, Ordering::SeqCst);
     rim.is_off.store(false, Ordering::SeqCst);
-    until(&reader, |status| status.phase == Phase::Serving).await;
-    let served = status(&reader);
-    assert_eq!((served.offset_applied, served.end_offset), (Offset(10), Offset(21)));
+    wait_until(&reader, |status| status.phase == Phase::Serving).await;
+    let serving_status = status(&reader);
+    assert_eq!(
+        (serving_status.offset_applied, serving_status.end_offset),
+        (Offset(10), Offset(21))
+    );
     assert_eq!(age(&reader, "key-8").unwrap(), Some(8));
-    assert_eq!(served.counts.rebuilds, 0);
+    assert_eq!(serving_status.counts.rebuilds, 0);
 }
 
 /// Lets one more record through at a time until a checkpoint is written.
 async fn checkpointed_while_held_up(reader: &Reader, rim: &Rim) {
-    for below in 6..10 {
+    for read_limit in 6..10 {
         if counts(reader).written > 0 {
             break;
         }
         tokio::time::sleep(6 * SECOND).await;
-        rim.reads_below.store(below, Ordering::SeqCst);
+        rim.reads_below.store(read_limit, Ordering::SeqCst);
     }
     assert!(counts(reader).written > 0, "{:#?}", reader.status());
     assert_eq!(status(reader).phase, Phase::Bootstrapping);
@@ -215,11 +219,11 @@ async fn checkpoint_of_another_log_is_served_until_the_new_copy_has_caught_up() 
     }
     rim.reads_below.store(3, Ordering::SeqCst);
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.rebuild.is_some()).await;
+    wait_until(&reader, |status| status.rebuild.is_some()).await;
     assert_eq!(age(&reader, "old").unwrap(), Some(1));
     assert_eq!(status(&reader).log_id, Some(LOG));
     rim.reads_below.store(u64::MAX, Ordering::SeqCst);
-    until(&reader, |status| status.log_id == Some(OTHER_LOG)).await;
+    wait_until(&reader, |status| status.log_id == Some(OTHER_LOG)).await;
     assert_eq!((age(&reader, "old").unwrap(), age(&reader, "new").unwrap()), (None, Some(8)));
     assert_eq!(status(&reader).counts.rebuilds, 1);
 
@@ -227,7 +231,7 @@ async fn checkpoint_of_another_log_is_served_until_the_new_copy_has_caught_up() 
     end(reader).await;
     rim.is_off.store(true, Ordering::SeqCst);
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.phase == Phase::Serving).await;
+    wait_until(&reader, |status| status.phase == Phase::Serving).await;
     assert_eq!(status(&reader).log_id, Some(OTHER_LOG));
     assert_eq!((age(&reader, "old").unwrap(), age(&reader, "new").unwrap()), (None, Some(8)));
 }
@@ -243,10 +247,10 @@ async fn checkpoint_is_continued_if_the_log_still_has_its_next_entry() {
     checkpointed(&reader).await;
     end(reader).await;
 
-    let put = world.put("bob", 3).await;
+    let put_token = world.put("bob", 3).await;
     world.log.trim(at(0), Offset(3)).await.unwrap();
     let reader = open(&world, &disk).await;
-    reader.await_token(&put, 10 * SECOND).await.unwrap();
+    reader.await_token(&put_token, 10 * SECOND).await.unwrap();
     assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), Some(3)));
     assert_eq!(status(&reader).counts.rebuilds, 0);
     checkpointed(&reader).await;
@@ -256,7 +260,7 @@ async fn checkpoint_is_continued_if_the_log_still_has_its_next_entry() {
     world.put("bob", 5).await;
     world.log.trim(at(0), Offset(5)).await.unwrap();
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.rebuild.is_some() && status.last_error.is_some()).await;
+    wait_until(&reader, |status| status.rebuild.is_some() && status.last_error.is_some()).await;
     tokio::time::sleep(30 * SECOND).await;
     assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), Some(3)));
     let rebuild = status(&reader).rebuild.unwrap();
@@ -279,14 +283,14 @@ async fn log_that_ends_below_the_checkpoint_is_read_from_its_start() {
     world.replace_logs(LOG).await;
     world.put("ann", 100).await;
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.rebuild.is_some()).await;
+    wait_until(&reader, |status| status.rebuild.is_some()).await;
     let reason = status(&reader).rebuild.unwrap().reason;
     assert!(reason.message().contains("ends at 2"), "{reason}");
     assert_eq!(age(&reader, "ann").unwrap(), Some(8), "a position that is served never falls");
     for number in 101..110 {
         world.put("ann", number).await;
     }
-    until(&reader, |status| status.rebuild.is_none()).await;
+    wait_until(&reader, |status| status.rebuild.is_none()).await;
     let from_start = world.caught_up().await;
     assert_eq!(picture(&reader, &["ann"]), picture(&from_start, &["ann"]));
 }
@@ -329,12 +333,12 @@ async fn directory_has_one_reader_and_invalid_options_are_refused() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     end(open(&world, &disk).await).await;
 
-    let without = Reader::open(options(&world), world.parts()).await.unwrap_err();
-    assert_eq!(without.code(), ErrorCode::InvalidArgument, "{without}");
+    let diskless_error = Reader::open(options(&world), world.parts()).await.unwrap_err();
+    assert_eq!(diskless_error.code(), ErrorCode::InvalidArgument, "{diskless_error}");
     let checkpoint = CheckpointOptions::new(DIR).interval(Duration::ZERO);
-    let always = world.options().checkpoint(checkpoint);
-    let always = Reader::open(always, parts(&world, &disk)).await.unwrap_err();
-    assert_eq!(always.code(), ErrorCode::InvalidArgument, "{always}");
+    let options_of_zero = world.options().checkpoint(checkpoint);
+    let zero_error = Reader::open(options_of_zero, parts(&world, &disk)).await.unwrap_err();
+    assert_eq!(zero_error.code(), ErrorCode::InvalidArgument, "{zero_error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -345,26 +349,26 @@ async fn oversize_partition_or_failing_disk_costs_only_the_checkpoint() {
     let mut small = options(&world);
     small.checkpoint.as_mut().unwrap().bytes_max = 4;
     let reader = Reader::open(small, parts(&world, &disk)).await.unwrap();
-    until(&reader, |status| status.counts.checkpoints.failed > 0).await;
+    wait_until(&reader, |status| status.counts.checkpoints.failed > 0).await;
     assert_eq!(files(&disk), [] as [PathBuf; 0]);
     end(reader).await;
 
     let reader = open(&world, &disk).await;
     checkpointed(&reader).await;
-    let kept = files(&disk);
+    let kept_files = files(&disk);
     disk.set_bytes_max(Some(disk.bytes_held() + 10));
-    let put = world.put("ann", 2).await;
-    until(&reader, |status| status.counts.checkpoints.failed > 0).await;
-    assert_eq!(files(&disk), kept, "the one before is kept, the unfinished one is not");
-    reader.await_token(&put, SECOND).await.unwrap();
+    let put_token = world.put("ann", 2).await;
+    wait_until(&reader, |status| status.counts.checkpoints.failed > 0).await;
+    assert_eq!(files(&disk), kept_files, "the one before is kept, the unfinished one is not");
+    reader.await_token(&put_token, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
     disk.set_bytes_max(None);
     disk.fail_syncs(1);
-    let failed = counts(&reader).failed;
-    until(&reader, |status| status.counts.checkpoints.failed > failed).await;
+    let failures = counts(&reader).failed;
+    wait_until(&reader, |status| status.counts.checkpoints.failed > failures).await;
     checkpointed(&reader).await;
     assert_eq!(files(&disk).len(), 1);
-    assert_ne!(files(&disk), kept);
+    assert_ne!(files(&disk), kept_files);
 }
 
 #[tokio::test(start_paused = true)]
@@ -386,7 +390,7 @@ async fn unchanged_partition_is_not_rewritten_and_files_do_not_accumulate() {
     disk.create(&leftover).unwrap();
     end(reader).await;
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     assert_eq!(files(&disk).len(), 1, "what a crash left is removed at open");
 }
 
@@ -395,14 +399,14 @@ async fn restart_on_a_real_disk_continues_from_its_checkpoint() {
     let (world, rim) = rimmed(1).await;
     let dir = tempfile::tempdir().unwrap();
     let interval = Duration::from_millis(20);
-    let alone = CheckpointOptions::new(dir.path()).is_shared(false);
-    let checkpoint = alone.interval(interval).dir(dir.path().join("a/b"));
+    let checkpoint_options = CheckpointOptions::new(dir.path()).is_shared(false);
+    let checkpoint = checkpoint_options.interval(interval).dir(dir.path().join("a/b"));
     let options = world.options().checkpoint(checkpoint);
     let parts = ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
     world.put("ann", 1).await;
     let reader = Reader::open(options.clone(), parts.clone()).await.unwrap();
     reader.await_ready(60 * SECOND).await.unwrap();
-    until(&reader, |status| status.counts.checkpoints.written > 0).await;
+    wait_until(&reader, |status| status.counts.checkpoints.written > 0).await;
     let second = Reader::open(options.clone(), parts.clone()).await.unwrap_err();
     assert_eq!(second.code(), ErrorCode::Conflict, "{second}");
     drop(reader);
@@ -413,12 +417,12 @@ async fn restart_on_a_real_disk_continues_from_its_checkpoint() {
                 Err(error) if error.code() == ErrorCode::Conflict => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                opened => return opened.unwrap(),
+                outcome => return outcome.unwrap(),
             }
         }
     };
     let reader = tokio::time::timeout(60 * SECOND, opening).await.unwrap();
-    until(&reader, |status| status.phase == Phase::Serving).await;
+    wait_until(&reader, |status| status.phase == Phase::Serving).await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     assert_eq!(counts(&reader).restored, 1);
 }

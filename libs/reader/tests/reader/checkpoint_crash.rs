@@ -14,7 +14,7 @@ use forebay_log::disk::{Disk, SimDisk};
 use forebay_reader::{Phase, Reader};
 
 use crate::world::checkpoints::{
-    DIR, checkpointed, counts, disk, end, files, open, options, parts, status, until,
+    DIR, checkpointed, counts, disk, end, files, open, options, parts, status, wait_until,
 };
 use crate::world::{LOG, Rim, SECOND, World, age, change};
 
@@ -23,7 +23,7 @@ const KEYS: [&str; 3] = ["ann", "bob", "cat"];
 const BLOCK_BYTES: usize = 8 * 1024;
 
 /// Writes the entry of this offset: the value `offset` under key `offset % 3`.
-async fn put(world: &World, offset: u64) {
+async fn put_entry(world: &World, offset: u64) {
     world.put(KEYS[(offset % 3) as usize], offset as i64).await;
 }
 
@@ -35,7 +35,7 @@ fn expected(offset_applied: u64) -> Vec<Option<i64>> {
 }
 
 /// Returns the values of the keys, once all of them can be read. A damaged block is rebuilt first.
-async fn held_at_last(reader: &Reader) -> Vec<Option<i64>> {
+async fn read_all_at_last(reader: &Reader) -> Vec<Option<i64>> {
     for _ in 0..1_000 {
         let read: Vec<_> = KEYS.iter().map(|key| age(reader, key)).collect();
         for (read, expected) in read.iter().zip(expected(6)) {
@@ -45,14 +45,14 @@ async fn held_at_last(reader: &Reader) -> Vec<Option<i64>> {
             }
         }
         if read.iter().all(Result::is_ok) {
-            return held(reader);
+            return read_all(reader);
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("damage stays: {:#?}", reader.status());
 }
 
-fn held(reader: &Reader) -> Vec<Option<i64>> {
+fn read_all(reader: &Reader) -> Vec<Option<i64>> {
     KEYS.iter().map(|key| age(reader, key).unwrap()).collect()
 }
 
@@ -70,21 +70,21 @@ async fn cut(operations: u64, loss: Loss, initial: InitialDisk) -> bool {
     let world = World::over(rim.clone(), 1).await;
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(operations + 17)));
     for offset in 1..4 {
-        put(&world, offset).await;
+        put_entry(&world, offset).await;
     }
-    let mut least = 0;
+    let mut offset_min = 0;
     if initial == InitialDisk::OneCheckpoint {
         let reader = open(&world, &disk).await;
         reader.await_ready(10 * SECOND).await.unwrap();
         checkpointed(&reader).await;
-        least = 4;
+        offset_min = 4;
         end(reader).await;
     }
     let began = disk.counts().operations;
     disk.die_after(operations);
     let reader = Reader::open(options(&world), parts(&world, &disk)).await;
     for offset in 4..8 {
-        put(&world, offset).await;
+        put_entry(&world, offset).await;
         tokio::time::sleep(2 * SECOND).await;
     }
     if let Ok(reader) = reader {
@@ -101,8 +101,8 @@ async fn cut(operations: u64, loss: Loss, initial: InitialDisk) -> bool {
     assert_eq!((checkpoints.damaged, checkpoints.ignored), (0, 0), "{operations} {loss:?}");
     if found.phase == Phase::Serving {
         assert_eq!(checkpoints.restored, 1);
-        assert!(found.offset_applied.0 >= least, "{operations} {loss:?}: {found:#?}");
-        assert_eq!(held(&reader), expected(found.offset_applied.0), "{operations} {loss:?}");
+        assert!(found.offset_applied.0 >= offset_min, "{operations} {loss:?}: {found:#?}");
+        assert_eq!(read_all(&reader), expected(found.offset_applied.0), "{operations} {loss:?}");
     } else {
         assert_eq!(
             (initial == InitialDisk::Nothing, checkpoints.restored),
@@ -111,12 +111,12 @@ async fn cut(operations: u64, loss: Loss, initial: InitialDisk) -> bool {
         );
     }
     rim.is_off.store(false, Ordering::SeqCst);
-    until(&reader, |status| status.offset_applied.0 == 8).await;
-    assert_eq!(held(&reader), expected(8));
-    put(&world, 8).await;
-    until(&reader, |status| status.offset_applied.0 == 9).await;
-    assert_eq!(held(&reader), expected(9));
-    until(&reader, |status| status.counts.checkpoints.written > 0).await;
+    wait_until(&reader, |status| status.offset_applied.0 == 8).await;
+    assert_eq!(read_all(&reader), expected(8));
+    put_entry(&world, 8).await;
+    wait_until(&reader, |status| status.offset_applied.0 == 9).await;
+    assert_eq!(read_all(&reader), expected(9));
+    wait_until(&reader, |status| status.counts.checkpoints.written > 0).await;
     has_died
 }
 
@@ -138,7 +138,7 @@ async fn one_checkpoint() -> (World, SimDisk, PathBuf, Vec<u8>) {
     let world = World::new(1).await;
     let disk = disk();
     for offset in 1..6 {
-        put(&world, offset).await;
+        put_entry(&world, offset).await;
     }
     let reader = open(&world, &disk).await;
     reader.await_ready(10 * SECOND).await.unwrap();
@@ -151,14 +151,14 @@ async fn one_checkpoint() -> (World, SimDisk, PathBuf, Vec<u8>) {
 
 /// Opens a reader over these bytes in place of the checkpoint; returns the number of checkpoints
 /// restored, damaged and ignored.
-async fn over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -> (u64, u64, u64) {
+async fn serve_over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -> (u64, u64, u64) {
     for path in files(disk) {
         disk.remove(&path).unwrap();
     }
     disk.create(path).unwrap().write_at(bytes, 0).unwrap();
     let reader = open(world, disk).await;
-    until(&reader, |status| status.phase == Phase::Serving).await;
-    assert_eq!(held_at_last(&reader).await, expected(6));
+    wait_until(&reader, |status| status.phase == Phase::Serving).await;
+    assert_eq!(read_all_at_last(&reader).await, expected(6));
     let counts = counts(&reader);
     assert_eq!(counts.written, 0, "the file is still the one that was damaged");
     end(reader).await;
@@ -173,23 +173,35 @@ async fn mended_over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -
     }
     disk.create(path).unwrap().write_at(bytes, 0).unwrap();
     let reader = open(world, disk).await;
-    until(&reader, |status| status.phase == Phase::Serving).await;
-    assert_eq!(held(&reader), expected(6), "all of it at once");
+    wait_until(&reader, |status| status.phase == Phase::Serving).await;
+    assert_eq!(read_all(&reader), expected(6), "all of it at once");
     // The tail counts repairs on its next iteration.
     tokio::time::sleep(3 * SECOND).await;
-    assert_eq!(held(&reader), expected(6));
+    assert_eq!(read_all(&reader), expected(6));
     let found = status(&reader).counts;
-    let of = found.checkpoints;
-    assert_eq!((of.restored, of.damaged, of.ignored, found.rebuilds), (1, 0, 0, 0));
-    assert_eq!(of.written > 0, of.blocks_repaired > 0, "what was mended is written anew");
+    let checkpoint_counts = found.checkpoints;
+    assert_eq!(
+        (
+            checkpoint_counts.restored,
+            checkpoint_counts.damaged,
+            checkpoint_counts.ignored,
+            found.rebuilds
+        ),
+        (1, 0, 0, 0)
+    );
+    assert_eq!(
+        checkpoint_counts.written > 0,
+        checkpoint_counts.blocks_repaired > 0,
+        "what was mended is written anew"
+    );
     end(reader).await;
-    of.blocks_repaired
+    checkpoint_counts.blocks_repaired
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_flipped_byte_is_detected_and_the_partition_bootstraps() {
     let (world, disk, path, bytes) = one_checkpoint().await;
-    assert_eq!(over(&world, &disk, &path, &bytes).await, (1, 0, 0));
+    assert_eq!(serve_over(&world, &disk, &path, &bytes).await, (1, 0, 0));
     let blocks = BLOCK_BYTES..(bytes.len() - bytes.len() % BLOCK_BYTES);
     // With this few blocks only the last one is parity: damage in any further block cannot be
     // repaired.
@@ -197,22 +209,22 @@ async fn any_flipped_byte_is_detected_and_the_partition_bootstraps() {
     // Flip every byte that describes the blocks, and some of the many bytes of the blocks
     // themselves.
     let described = (0..160).chain(blocks.end..bytes.len());
-    for at in described.chain((160..parity).step_by(37)) {
+    for byte in described.chain((160..parity).step_by(37)) {
         let mut flipped = bytes.clone();
-        flipped[at] ^= 1 << (at % 8);
-        if blocks.contains(&at) {
-            flipped[parity + at % BLOCK_BYTES] ^= 1;
+        flipped[byte] ^= 1 << (byte % 8);
+        if blocks.contains(&byte) {
+            flipped[parity + byte % BLOCK_BYTES] ^= 1;
         }
-        let wanted = match at {
+        let expected_counts = match byte {
             4..6 => (0, 0, 1),
             // The checkpoint serves as long as no read touches that block.
-            _ if blocks.contains(&at) => (1, 1, 0),
+            _ if blocks.contains(&byte) => (1, 1, 0),
             _ => (0, 1, 0),
         };
         assert_eq!(
-            over(&world, &disk, &path, &flipped).await,
-            wanted,
-            "byte {at} of {}",
+            serve_over(&world, &disk, &path, &flipped).await,
+            expected_counts,
+            "byte {byte} of {}",
             bytes.len()
         );
     }
@@ -222,12 +234,16 @@ async fn any_flipped_byte_is_detected_and_the_partition_bootstraps() {
 async fn flipped_byte_of_a_block_is_repaired() {
     let (world, disk, path, bytes) = one_checkpoint().await;
     let blocks = BLOCK_BYTES..(bytes.len() - bytes.len() % BLOCK_BYTES);
-    for at in blocks.clone().step_by(37) {
+    for byte in blocks.clone().step_by(37) {
         let mut flipped = bytes.clone();
-        flipped[at] ^= 1 << (at % 8);
+        flipped[byte] ^= 1 << (byte % 8);
         // No read touches the parity.
-        let wanted = u64::from(at < blocks.end - BLOCK_BYTES);
-        assert_eq!(mended_over(&world, &disk, &path, &flipped).await, wanted, "byte {at}");
+        let expected_repairs = u64::from(byte < blocks.end - BLOCK_BYTES);
+        assert_eq!(
+            mended_over(&world, &disk, &path, &flipped).await,
+            expected_repairs,
+            "byte {byte}"
+        );
     }
 }
 
@@ -235,37 +251,45 @@ async fn flipped_byte_of_a_block_is_repaired() {
 async fn checkpoint_of_wrong_length_is_detected() {
     let (world, disk, path, bytes) = one_checkpoint().await;
     for size in (0..bytes.len()).step_by(41).chain([BLOCK_BYTES, bytes.len() - 1]) {
-        assert_eq!(over(&world, &disk, &path, &bytes[..size]).await, (0, 1, 0), "{size} bytes");
+        assert_eq!(
+            serve_over(&world, &disk, &path, &bytes[..size]).await,
+            (0, 1, 0),
+            "{size} bytes"
+        );
     }
-    let longer = [&bytes[..], &[0]].concat();
-    assert_eq!(over(&world, &disk, &path, &longer).await, (0, 1, 0));
-    let twice = [&bytes[..], &bytes[..]].concat();
-    assert_eq!(over(&world, &disk, &path, &twice).await, (0, 1, 0));
+    let longer_bytes = [&bytes[..], &[0]].concat();
+    assert_eq!(serve_over(&world, &disk, &path, &longer_bytes).await, (0, 1, 0));
+    let doubled_bytes = [&bytes[..], &bytes[..]].concat();
+    assert_eq!(serve_over(&world, &disk, &path, &doubled_bytes).await, (0, 1, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn checkpoint_of_a_newer_build_is_ignored_and_replaced() {
     let (world, disk, path, mut bytes) = one_checkpoint().await;
     bytes[4..6].copy_from_slice(&4_u16.to_le_bytes());
-    assert_eq!(over(&world, &disk, &path, &bytes).await, (0, 0, 1), "and replaced at its close");
+    assert_eq!(
+        serve_over(&world, &disk, &path, &bytes).await,
+        (0, 0, 1),
+        "and replaced at its close"
+    );
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     assert_eq!(files(&disk).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn damaged_checkpoint_falls_back_to_the_previous_checkpoint() {
     let (world, disk, path, bytes) = one_checkpoint().await;
-    let older = path.to_str().unwrap();
-    let newer = PathBuf::from(older.replace("1.checkpoint", "2.checkpoint"));
-    disk.create(&newer).unwrap().write_at(&bytes[..bytes.len() - 1], 0).unwrap();
+    let older_path = path.to_str().unwrap();
+    let newer_path = PathBuf::from(older_path.replace("1.checkpoint", "2.checkpoint"));
+    disk.create(&newer_path).unwrap().write_at(&bytes[..bytes.len() - 1], 0).unwrap();
     let reader = open(&world, &disk).await;
     reader.await_ready(10 * SECOND).await.unwrap();
     assert_eq!((counts(&reader).damaged, counts(&reader).restored), (1, 1));
-    assert_eq!(held(&reader), expected(6));
+    assert_eq!(read_all(&reader), expected(6));
     let last = world.append_to(0, LOG, EntryBody::Heartbeat).await;
     world.write(change("dan", Verb::Put, &[("age", 1)])).await;
-    until(&reader, |status| status.offset_applied > last.offset).await;
+    wait_until(&reader, |status| status.offset_applied > last.offset).await;
     checkpointed(&reader).await;
     assert_eq!(files(&disk).len(), 1);
     assert!(disk.list(DIR.as_ref()).unwrap().iter().any(|name| name.ends_with("3.checkpoint")));

@@ -35,13 +35,13 @@ async fn beat(world: &World, reader: &Reader) {
     reader.await_token(&token, 10 * SECOND).await.unwrap();
 }
 
-fn within(reader: &Reader, bound: Duration) -> Result<(), Error> {
+fn read_with_bound(reader: &Reader, bound: Duration) -> Result<(), Error> {
     reader.read_local(Some(bound), |view| view.get_document("ann")).map(drop)
 }
 
 /// Returns the reason of a stale read; empty for a read that is answered.
 fn reason(reader: &Reader, bound: Duration) -> &'static str {
-    match within(reader, bound) {
+    match read_with_bound(reader, bound) {
         Ok(()) => "",
         Err(error) => {
             assert_eq!(error.code(), ErrorCode::Stale, "{error}");
@@ -103,9 +103,9 @@ async fn jumped_clock_of_the_log_is_distinguished_from_a_late_log() {
 
 /// Puts a document with this time to live; returns its token.
 async fn put_for(world: &World, key: &str, ttl: Duration) -> Token {
-    let mut put = change(key, Verb::Put, &[("age", 1)]);
-    put.ttl_us = Some(micros(ttl));
-    world.write(put).await
+    let mut put_change = change(key, Verb::Put, &[("age", 1)]);
+    put_change.ttl_us = Some(micros(ttl));
+    world.write(put_change).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,8 +137,11 @@ async fn value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
     let token = put_for(&world, "bob", 5 * SECOND).await;
     reader.await_token(&token, SECOND).await.unwrap();
     assert_eq!(age(&reader, "bob").unwrap(), Some(1));
-    let fresh = world.caught_up().await;
-    assert_eq!((age(&fresh, "ann").unwrap(), age(&fresh, "bob").unwrap()), (None, Some(1)));
+    let reader_at_head = world.caught_up().await;
+    assert_eq!(
+        (age(&reader_at_head, "ann").unwrap(), age(&reader_at_head, "bob").unwrap()),
+        (None, Some(1))
+    );
     log_clock.jump_micros(micros(2 * MINUTE + 5 * SECOND));
     beat(&world, &reader).await;
     assert_eq!(age(&reader, "bob").unwrap(), None);
@@ -155,30 +158,30 @@ async fn positions_never_decrease_during_clock_jumps_and_restarts() {
     let (world, log_clock) = world().await;
     let world = Arc::new(world);
     let disk = disk();
-    let mut served: Option<Position> = None;
+    let mut served_position: Option<Position> = None;
     let mut last = 0;
     for round in 0..12_i64 {
         let reader = open(&world, &disk).await;
         let stop = Arc::new(AtomicBool::new(false));
-        let watching = tokio::spawn(watch(reader.clone(), stop.clone(), served));
+        let watching = tokio::spawn(watch(reader.clone(), stop.clone(), served_position));
         for step in 0..4 {
             let jump_us =
                 micros(SECOND) * (1 + round) * if (round + step) % 2 == 0 { 7 } else { -7 };
             world.clock.jump_micros(jump_us);
             log_clock.jump_micros(-jump_us / 2);
             last = 4 * round + step;
-            let put = world.put("ann", last).await;
-            reader.await_token(&put, 30 * SECOND).await.unwrap();
+            let put_token = world.put("ann", last).await;
+            reader.await_token(&put_token, 30 * SECOND).await.unwrap();
             assert_eq!(age(&reader, "ann").unwrap(), Some(last));
         }
         checkpointed(&reader).await;
         stop.store(true, Ordering::SeqCst);
-        served = watching.await.unwrap();
+        served_position = watching.await.unwrap();
         assert_eq!(status(&reader).counts.rebuilds, 0);
         end(reader).await;
     }
     assert_eq!(last, 47);
-    assert_eq!(served.unwrap().offset.0, 48, "behind the log header entry, one put each");
+    assert_eq!(served_position.unwrap().offset.0, 48, "behind the log header entry, one put each");
 }
 
 /// Polls the position until `stop`; returns the last one.

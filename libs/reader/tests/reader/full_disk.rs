@@ -20,7 +20,7 @@ use forebay_log::disk::RealDisk;
 use forebay_reader::{CheckpointOptions, ReadOptions, Reader, ReaderOptions, ReaderParts};
 use forebay_wire::token::Token;
 
-use crate::world::checkpoints::{status, until};
+use crate::world::checkpoints::{status, wait_until};
 use crate::world::{LOG, World, age, change, token};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ struct Small {
 
 impl Small {
     async fn new(folder: &Path, name: &str) -> Self {
-        let at = |part: &str, mib: u64| {
+        let tmpfs_at = |part: &str, mib: u64| {
             let path = folder.join(format!("{name}-{part}"));
             std::fs::create_dir(&path).unwrap();
             let mut mount = Command::new("mount");
@@ -51,7 +51,7 @@ impl Small {
             assert!(mount.status().unwrap().success());
             path
         };
-        let (memory, dir) = (at("memory", MEMORY_MIB), at("dir", DIR_MIB));
+        let (memory, dir) = (tmpfs_at("memory", MEMORY_MIB), tmpfs_at("dir", DIR_MIB));
         let world = World::new(1).await;
         world.put("steady", 7).await;
         Self { world, memory, dir, entries: 0 }
@@ -133,7 +133,7 @@ impl Filler {
         let mut bytes = vec![1; 1 << 20];
         while !bytes.is_empty() {
             match file.write(&bytes) {
-                Ok(written) if written > 0 => {}
+                Ok(written_bytes) if written_bytes > 0 => {}
                 _ => bytes.truncate(bytes.len() / 2),
             }
         }
@@ -153,10 +153,10 @@ struct Reads(Arc<AtomicBool>, std::thread::JoinHandle<u64>);
 impl Reads {
     fn of(reader: &Reader) -> Self {
         let (reader, stop) = (reader.clone(), Arc::new(AtomicBool::new(false)));
-        let stopped = Arc::clone(&stop);
+        let stop_signal = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut reads = 0;
-            while !stopped.load(Ordering::Relaxed) {
+            while !stop_signal.load(Ordering::Relaxed) {
                 assert_eq!(age(&reader, "steady").unwrap(), Some(7));
                 reads += 1;
                 std::thread::yield_now();
@@ -174,7 +174,7 @@ impl Reads {
 
 async fn until_full(reader: &Reader) {
     let is_limit = |error: &forebay_core::Error| error.code() == ErrorCode::LimitExceeded;
-    until(reader, |status| status.last_error.as_ref().is_some_and(is_limit)).await;
+    wait_until(reader, |status| status.last_error.as_ref().is_some_and(is_limit)).await;
 }
 
 /// Waits until reads are refused for their age, although the log advances.
@@ -196,27 +196,27 @@ async fn copy_in_full_memory_moves_to_the_directory(folder: &Path) {
     let reads = [&owner, &beside].map(Reads::of);
     assert_eq!(small.spaces(), [1, 0]);
     let _memory = Filler::of(&small.memory);
-    let written = small.write_much().await;
+    let token = small.write_much().await;
     for reader in [&owner, &beside] {
-        reader.await_token(&written, LONG).await.unwrap();
+        reader.await_token(&token, LONG).await.unwrap();
         assert_eq!(small.entries_of(reader), ENTRIES);
         assert_eq!(status(reader).generation, 2);
     }
     assert_eq!(small.spaces(), [0, 1]);
 
     let room = Filler::of(&small.dir);
-    let more = small.write_much().await;
+    let second_token = small.write_much().await;
     until_full(&owner).await;
-    let held = small.entries_of(&owner);
-    assert!((ENTRIES..2 * ENTRIES).contains(&held), "{held} entries have found room");
+    let entries = small.entries_of(&owner);
+    assert!((ENTRIES..2 * ENTRIES).contains(&entries), "{entries} entries have found room");
     for reader in [&owner, &beside] {
         until_stale(&small, reader).await;
-        assert_eq!(small.entries_of(reader), held);
+        assert_eq!(small.entries_of(reader), entries);
     }
     // A new reader shares the copy, and a reader that takes it over waits as well.
     let options = small.options().ready_max_staleness(LONG * 60);
     let late = Reader::open(options, small.parts()).await.unwrap();
-    assert_eq!(small.entries_of(&late), held);
+    assert_eq!(small.entries_of(&late), entries);
     reads.into_iter().for_each(Reads::end);
     owner.close(LONG).await.unwrap();
     let taken_over = async {
@@ -226,11 +226,11 @@ async fn copy_in_full_memory_moves_to_the_directory(folder: &Path) {
     };
     tokio::time::timeout(LONG, taken_over).await.unwrap();
     let reads = [&beside, &late].map(Reads::of);
-    assert_eq!(small.entries_of(&beside), held);
+    assert_eq!(small.entries_of(&beside), entries);
 
     drop(room);
     for reader in [&beside, &late] {
-        reader.await_token(&more, LONG).await.unwrap();
+        reader.await_token(&second_token, LONG).await.unwrap();
         assert_eq!(small.entries_of(reader), 2 * ENTRIES);
         small.world.heartbeat(0).await;
         let partitions = [reader.partition_of("steady").unwrap()];
@@ -245,18 +245,18 @@ async fn copy_on_two_full_disks_waits_for_space(folder: &Path, is_of_memory: boo
     let mut small = Small::new(folder, if is_of_memory { "memory" } else { "dir" }).await;
     let (owner, beside) = (small.open().await, small.open().await);
     let reads = [&owner, &beside].map(Reads::of);
-    let [memory, dir] = [&small.memory, &small.dir].map(|at| Filler::of(at));
-    let written = small.write_much().await;
+    let [memory, dir] = [&small.memory, &small.dir].map(|root| Filler::of(root));
+    let token = small.write_much().await;
     until_full(&owner).await;
-    let held = small.entries_of(&owner);
-    assert!(held < ENTRIES);
+    let entries = small.entries_of(&owner);
+    assert!(entries < ENTRIES);
     until_stale(&small, &beside).await;
     until_full(&owner).await;
-    assert_eq!([small.entries_of(&owner), small.entries_of(&beside)], [held; 2]);
+    assert_eq!([small.entries_of(&owner), small.entries_of(&beside)], [entries; 2]);
     let fillers = if is_of_memory { (memory, dir) } else { (dir, memory) };
     drop(fillers.0);
     for reader in [&owner, &beside] {
-        reader.await_token(&written, LONG).await.unwrap();
+        reader.await_token(&token, LONG).await.unwrap();
         assert_eq!(small.entries_of(reader), ENTRIES);
     }
     reads.into_iter().for_each(Reads::end);
@@ -266,8 +266,8 @@ async fn copy_on_two_full_disks_waits_for_space(folder: &Path, is_of_memory: boo
 async fn reader_without_disk_space_is_refused(folder: &Path) {
     let small = Small::new(folder, "nothing").await;
     let (_memory, dir) = (Filler::of(&small.memory), Filler::of(&small.dir));
-    let refused = Reader::open(small.options(), small.parts()).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::LimitExceeded, "{refused}");
+    let error = Reader::open(small.options(), small.parts()).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
     drop(dir);
     small.open().await;
     assert_eq!(small.spaces(), [0, 1]);
@@ -286,24 +286,24 @@ async fn small_disks_do_not_stop_readers() {
 #[test]
 fn shared_copy_on_a_full_disk_answers_and_continues_once_space_returns() {
     let folder = tempfile::tempdir().unwrap();
-    let within = |program: &Path| {
+    let unshared_command = |program: &Path| {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--mount"]).arg(program);
         command
     };
-    let mut probe = within("mount".as_ref());
+    let mut probe = unshared_command("mount".as_ref());
     probe.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(folder.path());
     match probe.output() {
         Ok(probed) if probed.status.success() => {}
-        refused => {
-            println!("not run: the system mounts no file system here ({refused:?})");
+        outcome => {
+            println!("not run: the system mounts no file system here ({outcome:?})");
             return;
         }
     }
-    let mut command = within(&std::env::current_exe().unwrap());
+    let mut command = unshared_command(&std::env::current_exe().unwrap());
     let test = "full_disk::small_disks_do_not_stop_readers";
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
-    let ended = command.env(FOLDER, folder.path()).output().unwrap();
-    let printed = String::from_utf8_lossy(&ended.stdout);
-    assert!(ended.status.success() && printed.contains("1 passed"), "{ended:?}");
+    let output = command.env(FOLDER, folder.path()).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("1 passed"), "{output:?}");
 }

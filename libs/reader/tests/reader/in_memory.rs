@@ -24,7 +24,7 @@ fn users() -> Definition {
     spec.define(STORE).unwrap()
 }
 
-fn opened() -> MemoryReader {
+fn open_reader() -> MemoryReader {
     let now = Timestamp::from_micros(1_000_000_000);
     MemoryReader::open(users(), now, Arc::new(SeededEntropy::new(1))).unwrap()
 }
@@ -49,30 +49,30 @@ fn home(key: &str) -> PartitionId {
 
 #[tokio::test(start_paused = true)]
 async fn token_of_another_log_is_lost_at_once() {
-    let reader = opened();
+    let reader = open_reader();
     let at = home("ada");
     let (log_id, position, _) = reader.apply(at, SchemaVersion(1), vec![increment("ada")]).unwrap();
-    let mut own = Token::new(STORE);
-    own.advance(at, log_id, position).unwrap();
+    let mut own_token = Token::new(STORE);
+    own_token.advance(at, log_id, position).unwrap();
     let mut foreign = Token::new(STORE);
     foreign.advance(at, LogId(log_id.0 ^ 2), position).unwrap();
     let patience = Duration::from_secs(3600);
     let waits = |token: &Token| ReadOptions::after(token.clone(), patience);
     let began = tokio::time::Instant::now();
-    reader.reader().wait(&waits(&own), &[at]).await.unwrap();
-    let lost = reader.reader().wait(&waits(&foreign), &[at]).await.unwrap_err();
-    assert_eq!(lost.code(), ErrorCode::TokenLost);
+    reader.reader().wait(&waits(&own_token), &[at]).await.unwrap();
+    let error = reader.reader().wait(&waits(&foreign), &[at]).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TokenLost);
     assert_eq!(began.elapsed(), Duration::ZERO, "neither has waited");
 }
 
 #[test]
 fn entry_refused_by_the_fold_changes_nothing_and_the_next_entry_applies() {
-    let reader = opened();
+    let reader = open_reader();
     let at = home("ada");
     let stray = (0..100).map(|number| format!("u{number}")).find(|key| home(key) != at).unwrap();
-    let both = vec![increment("ada"), increment(&stray)];
-    let refused = reader.apply(at, SchemaVersion(1), both).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Corrupt, "{refused}");
+    let changes = vec![increment("ada"), increment(&stray)];
+    let error = reader.apply(at, SchemaVersion(1), changes).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
     assert_eq!((age(&reader, "ada").unwrap(), age(&reader, &stray).unwrap()), (0, 0));
     for expected in 1..=3 {
         reader.apply(at, SchemaVersion(1), vec![increment("ada")]).unwrap();
@@ -86,11 +86,11 @@ fn entry_refused_by_the_fold_changes_nothing_and_the_next_entry_applies() {
 
 #[test]
 fn reader_outlives_the_memory_reader_that_owns_it() {
-    let owner = opened();
+    let owner = open_reader();
     owner.apply(home("ada"), SchemaVersion(1), vec![increment("ada")]).unwrap();
-    let kept = owner.reader().clone();
+    let reader = owner.reader().clone();
     drop(owner);
-    let age = kept.field_as("age", INT64).unwrap();
-    assert_eq!(kept.get_i64(&age, "ada", 0).unwrap(), 1);
-    assert!(kept.is_ready());
+    let age = reader.field_as("age", INT64).unwrap();
+    assert_eq!(reader.get_i64(&age, "ada", 0).unwrap(), 1);
+    assert!(reader.is_ready());
 }

@@ -16,7 +16,7 @@ use forebay_index::SharedCopyDirectory;
 use forebay_log::disk::{Disk, RealDisk};
 use forebay_reader::{Phase, Reader};
 
-use crate::world::checkpoints::{counts, status, until};
+use crate::world::checkpoints::{counts, status, wait_until};
 use crate::world::shared_directory::{LONG, options, parts};
 use crate::world::{Rim, STORE, World, age};
 
@@ -81,15 +81,15 @@ async fn checkpoint_is_served_after_a_machine_restart_before_it_is_copied() {
     assert_eq!(reader.metrics().memory.used, 0, "pages of the file are nobody's memory");
     assert_eq!(status(&reader).documents, 500);
     // The shared copy is built from the checkpoint, after the open and without the log.
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
-    until(&reader, |status| status.rebuild.is_none()).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.rebuild.is_none()).await;
     assert!(reader.metrics().memory.used > 0 && live_files(dir.path()) > 0);
     let now = status(&reader);
     assert_eq!((now.phase, now.generation), (Phase::Serving, 1));
     assert_eq!(age(&reader, &key(499)).unwrap(), Some(499));
     rim.is_off.store(false, Ordering::SeqCst);
-    let put = world.put(&key(7), 1_000).await;
-    reader.await_token(&put, LONG).await.unwrap();
+    let put_token = world.put(&key(7), 1_000).await;
+    reader.await_token(&put_token, LONG).await.unwrap();
     assert_eq!(age(&reader, &key(7)).unwrap(), Some(1_000));
     assert_eq!(
         status(&reader).counts.records_applied,
@@ -105,35 +105,42 @@ async fn reads_never_go_back_while_the_copy_replaces_the_checkpoint() {
     leave_checkpoint(&world, dir.path(), 0..2_000).await;
     for round in 1..6 {
         let readers = [open(&world, dir.path()).await, open(&world, dir.path()).await];
-        let done = Arc::new(AtomicBool::new(false));
+        let is_done = Arc::new(AtomicBool::new(false));
         let threads = readers.clone().map(|reader| {
-            let done = done.clone();
+            let is_done = is_done.clone();
             std::thread::spawn(move || {
                 let mut last = 0;
-                while !done.load(Ordering::Relaxed) {
-                    let seen = age(&reader, &key(7)).unwrap().expect("it is never deleted");
-                    assert!(seen >= last, "it fell from {last} to {seen}");
+                while !is_done.load(Ordering::Relaxed) {
+                    let age_read = age(&reader, &key(7)).unwrap().expect("it is never deleted");
+                    assert!(age_read >= last, "it fell from {last} to {age_read}");
                     assert!(age(&reader, &key(last % 2_000)).unwrap().is_some());
-                    last = seen;
+                    last = age_read;
                 }
             })
         });
         for step in 0..50 {
-            let put = world.put(&key(7), round * 1_000 + step).await;
+            let put_token = world.put(&key(7), round * 1_000 + step).await;
             for reader in &readers {
-                reader.await_token(&put, LONG).await.unwrap();
+                reader.await_token(&put_token, LONG).await.unwrap();
                 assert!(age(reader, &key(7)).unwrap() >= Some(round * 1_000 + step));
             }
         }
-        done.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let kept_here = |reader: &Reader| {
             let partitions = reader.status().partitions;
-            partitions.iter().map(|at| at.counts.checkpoints.restored).collect::<Vec<_>>()
+            partitions
+                .iter()
+                .map(|partition| partition.counts.checkpoints.restored)
+                .collect::<Vec<_>>()
         };
-        let kept = readers.each_ref().map(kept_here);
-        assert_eq!(kept[0][0] + kept[1][0], 1, "one copy, which one of them keeps: {kept:?}");
-        assert_eq!(kept[0][1] + kept[1][1], 1, "{kept:?}");
+        let kept_copies = readers.each_ref().map(kept_here);
+        assert_eq!(
+            kept_copies[0][0] + kept_copies[1][0],
+            1,
+            "one copy, which one of them keeps: {kept_copies:?}"
+        );
+        assert_eq!(kept_copies[0][1] + kept_copies[1][1], 1, "{kept_copies:?}");
         assert_eq!(paths(dir.path()).iter().filter(|path| is_header(path)).count(), 2);
         for reader in readers {
             reader.close(LONG).await.unwrap();
@@ -165,8 +172,8 @@ async fn reader_serves_the_checkpoint_until_another_owner_has_made_the_copy() {
     assert_eq!((before.phase, counts(&reader).restored), (Phase::Serving, 0));
     assert_eq!(before.offset_applied, Offset(101));
     drop(lock);
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
-    until(&reader, |status| status.rebuild.is_none()).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.rebuild.is_none()).await;
     let now = status(&reader);
     assert_eq!((now.position, now.log_id), (before.position, before.log_id));
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
@@ -183,8 +190,8 @@ async fn reader_serves_the_checkpoint_while_a_complete_copy_does_not_serve_yet()
     leave_checkpoint(&world, dir.path(), 0..100).await;
     rim.is_off.store(true, Ordering::SeqCst);
     let owner = open(&world, dir.path()).await;
-    until(&owner, |status| status.counts.checkpoints.restored == 1).await;
-    until(&owner, |status| status.rebuild.is_none()).await;
+    wait_until(&owner, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&owner, |status| status.rebuild.is_none()).await;
     drop(owner.close(LONG).await);
     // The state between two stores of an owner.
     let header = paths(dir.path()).into_iter().find(|path| is_header(path)).unwrap();
@@ -200,8 +207,8 @@ async fn reader_serves_the_checkpoint_while_a_complete_copy_does_not_serve_yet()
     assert_eq!(counts(&reader).restored, 0);
     // The owner is killed there.
     drop(lock);
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
-    until(&reader, |status| status.rebuild.is_none()).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.rebuild.is_none()).await;
     assert_eq!(std::fs::read(&header).unwrap()[PHASE_AT], 1);
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
 }
@@ -243,12 +250,12 @@ async fn sound_blocks_of_a_damaged_checkpoint_are_served_until_the_log_is_replay
     };
     let (sound, damaged) = look();
     assert!(sound > 0 && damaged > 0, "{sound} sound, {damaged} damaged");
-    until(&reader, |status| status.counts.checkpoints.damaged == 1).await;
-    until(&reader, |status| status.rebuild.is_some()).await;
+    wait_until(&reader, |status| status.counts.checkpoints.damaged == 1).await;
+    wait_until(&reader, |status| status.rebuild.is_some()).await;
     assert_eq!(look(), (sound, damaged), "nothing came from the log yet");
     assert_eq!(status(&reader).phase, Phase::Serving);
     rim.is_off.store(false, Ordering::SeqCst);
-    until(&reader, |status| status.rebuild.is_none()).await;
+    wait_until(&reader, |status| status.rebuild.is_none()).await;
     assert_eq!(look(), (2_000, 0));
     assert_eq!(counts(&reader).restored, 0);
 }
@@ -259,22 +266,22 @@ async fn copy_of_an_older_checkpoint_waits_to_pass_the_served_checkpoint() {
     let world = World::over(rim.clone(), 1).await;
     let dir = tempfile::tempdir().unwrap();
     leave_checkpoint(&world, dir.path(), 0..2_000).await;
-    let older = checkpoint(dir.path());
-    let kept = std::fs::read(&older).unwrap();
+    let older_path = checkpoint(dir.path());
+    let older_bytes = std::fs::read(&older_path).unwrap();
     leave_checkpoint(&world, dir.path(), 2_000..2_100).await;
-    let newer = checkpoint(dir.path());
-    assert_ne!(older, newer);
-    std::fs::write(&older, kept).unwrap();
-    damage(&newer);
+    let newer_path = checkpoint(dir.path());
+    assert_ne!(older_path, newer_path);
+    std::fs::write(&older_path, older_bytes).unwrap();
+    damage(&newer_path);
     rim.is_off.store(true, Ordering::SeqCst);
     let reader = open(&world, dir.path()).await;
-    until(&reader, |status| status.rebuild.is_some()).await;
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.rebuild.is_some()).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     let now = status(&reader);
     assert_eq!((now.phase, now.offset_applied), (Phase::Serving, Offset(2_101)));
     assert!(now.rebuild.is_some_and(|beside| beside.catch_up.offset_applied == Offset(2_001)));
     rim.is_off.store(false, Ordering::SeqCst);
-    until(&reader, |status| status.rebuild.is_none()).await;
+    wait_until(&reader, |status| status.rebuild.is_none()).await;
     for number in 0..2_100 {
         assert_eq!(age(&reader, &key(number)).unwrap(), Some(number));
     }
@@ -332,20 +339,20 @@ async fn copies_open_during_connect_and_are_released_if_it_fails() {
     leave_copies(&mut world, dir.path()).await;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let open = |parts| Reader::open_with(options(&world, dir.path()), Some(disk.clone()), parts);
-    for refused in [true, false] {
+    for is_refused in [true, false] {
         let (connect, connected) = tokio::sync::oneshot::channel();
         let mut opening = Box::pin(open(Box::pin(async { connected.await.unwrap() })));
         assert!(futures::poll!(opening.as_mut()).is_pending(), "there is no log yet");
         assert_eq!(mappings(dir.path()), 2, "they are opened meanwhile");
-        if refused {
+        if is_refused {
             // A reader that waits for long releases files that others may need.
             tokio::select! {
                 _ = &mut opening => panic!("it was opened without a log"),
                 () = await_unmapped(dir.path()) => {}
             }
         }
-        let nobody = Error::unavailable("nobody answers");
-        let answer = if refused { Err(nobody.clone()) } else { Ok(parts(&world)) };
+        let connect_error = Error::unavailable("nobody answers");
+        let answer = if is_refused { Err(connect_error.clone()) } else { Ok(parts(&world)) };
         assert!(connect.send(answer).is_ok());
         match opening.await {
             Ok(reader) => {
@@ -353,7 +360,7 @@ async fn copies_open_during_connect_and_are_released_if_it_fails() {
                     assert_eq!(age(&reader, &key(number)).unwrap(), Some(number));
                 }
             }
-            Err(error) => assert_eq!((refused, error), (true, nobody)),
+            Err(error) => assert_eq!((is_refused, error), (true, connect_error)),
         }
         await_unmapped(dir.path()).await;
     }
@@ -365,15 +372,16 @@ async fn copies_open_while_the_control_log_is_read_and_serve_after_its_answer() 
     let mut world = World::over(rim.clone(), 2).await;
     let dir = tempfile::tempdir().unwrap();
     leave_copies(&mut world, dir.path()).await;
-    let (silent, asked) = (rim.control.lock().await, rim.control_asked.load(Ordering::SeqCst));
+    let (silent, reads_before) =
+        (rim.control.lock().await, rim.control_asked.load(Ordering::SeqCst));
     let mut opening = Box::pin(open(&world, dir.path()));
     assert!(
         futures::poll!(opening.as_mut()).is_pending(),
         "nobody knows yet whose copies they are"
     );
     assert_eq!(mappings(dir.path()), 2, "they are opened meanwhile");
-    let asked = rim.control_asked.load(Ordering::SeqCst) - asked;
-    assert_eq!(asked, 1, "the question was on its way before");
+    let reads = rim.control_asked.load(Ordering::SeqCst) - reads_before;
+    assert_eq!(reads, 1, "the question was on its way before");
     drop(silent);
     let reader = opening.await;
     for number in 0..50 {
@@ -418,9 +426,9 @@ async fn store_id_is_looked_up_if_its_note_is_missing_or_damaged() {
     let sound = std::fs::read(&path).unwrap();
     let mut damaged = sound.clone();
     damaged[20] ^= 1;
-    for left in [Some(damaged), None] {
+    for note in [Some(damaged), None] {
         std::fs::remove_file(&path).unwrap();
-        left.into_iter().for_each(|bytes| std::fs::write(&path, bytes).unwrap());
+        note.into_iter().for_each(|bytes| std::fs::write(&path, bytes).unwrap());
         world.forget_catalog();
         let reader = open_and_note(&world, dir.path()).await;
         assert_eq!(age(&reader, &key(1)).unwrap(), Some(1));
@@ -439,10 +447,10 @@ async fn unshared_reader_excludes_others_from_its_checkpoints() {
     let world = World::new(1).await;
     let dir = tempfile::tempdir().unwrap();
     leave_checkpoint(&world, dir.path(), 0..10).await;
-    let mut alone = options(&world, dir.path());
-    alone.checkpoint.as_mut().unwrap().is_shared = false;
-    let alone = Reader::open(alone, parts(&world)).await.unwrap();
-    alone.await_ready(LONG).await.unwrap();
+    let mut unshared_options = options(&world, dir.path());
+    unshared_options.checkpoint.as_mut().unwrap().is_shared = false;
+    let unshared_reader = Reader::open(unshared_options, parts(&world)).await.unwrap();
+    unshared_reader.await_ready(LONG).await.unwrap();
     let soon = options(&world, dir.path()).open_timeout(crate::world::SECOND);
     let error = Reader::open(soon, parts(&world)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");

@@ -28,23 +28,26 @@ async fn rimmed(partitions: u32) -> (World, Arc<Rim>) {
 }
 
 /// Waits until the reader's status is as wanted; the paused clock bounds the wait.
-async fn until(reader: &Reader, wanted: impl Fn(&forebay_reader::PartitionStatus) -> bool) {
+async fn wait_until(
+    reader: &Reader,
+    is_reached: impl Fn(&forebay_reader::PartitionStatus) -> bool,
+) {
     let wait = async {
-        while !wanted(&reader.status().partitions[0]) {
+        while !is_reached(&reader.status().partitions[0]) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(120 * SECOND, wait).await;
-    waited.unwrap_or_else(|_| panic!("{:#?}", reader.status()));
+    let outcome = tokio::time::timeout(120 * SECOND, wait).await;
+    outcome.unwrap_or_else(|_| panic!("{:#?}", reader.status()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn replica_skips_counts_and_reports_garbage_and_applies_later_keys() {
     let world = World::new(2).await;
-    let told: Arc<Mutex<Vec<SkippedLogRecord>>> = Arc::default();
-    let heard = told.clone();
-    let on_skipped = move |skipped: &SkippedLogRecord| {
-        heard.lock().unwrap().push(skipped.clone());
+    let reported: Arc<Mutex<Vec<SkippedLogRecord>>> = Arc::default();
+    let reported_by_reader = reported.clone();
+    let on_skipped = move |record: &SkippedLogRecord| {
+        reported_by_reader.lock().unwrap().push(record.clone());
         panic!("a callback that panics stops nothing");
     };
     let on_skipped: OnSkipped = Arc::new(on_skipped);
@@ -59,9 +62,9 @@ async fn replica_skips_counts_and_reports_garbage_and_applies_later_keys() {
     let foreign = world.change(change(&key_in(&world, 0), Verb::Put, &[("age", 2)]));
     world.append_to(0, OTHER_LOG, foreign).await;
     let key = key_in(&world, 0);
-    let put = world.put(&key, 3).await;
-    reader.await_token(&put, 10 * SECOND).await.unwrap();
-    replica.await_readable(&ReadOptions::after(put, 10 * SECOND), &[FIRST]).await.unwrap();
+    let put_token = world.put(&key, 3).await;
+    reader.await_token(&put_token, 10 * SECOND).await.unwrap();
+    replica.await_readable(&ReadOptions::after(put_token, 10 * SECOND), &[FIRST]).await.unwrap();
 
     assert_eq!(age(&reader, &key).unwrap(), Some(3));
     assert_eq!(age(&reader, &key_in(&world, 1)).unwrap(), None);
@@ -70,12 +73,12 @@ async fn replica_skips_counts_and_reports_garbage_and_applies_later_keys() {
     assert_eq!(status.partitions[0].counts.records_skipped, 3);
     assert_eq!(status.partitions[0].counts.rebuilds, 0);
     assert_eq!(status.partitions[0].offset_applied, Offset(5));
-    let told = told.lock().unwrap();
-    let offsets: Vec<_> = told.iter().map(|skipped| skipped.offset.0).collect();
+    let reported = reported.lock().unwrap();
+    let offsets: Vec<_> = reported.iter().map(|record| record.offset.0).collect();
     assert_eq!(offsets, [1, 2, 3]);
-    assert_eq!(told[0].entry, garbage);
-    assert!(told.iter().all(|skipped| skipped.reason.code() == ErrorCode::Corrupt));
-    assert!(told.iter().all(|skipped| skipped.log_id == Some(LOG)));
+    assert_eq!(reported[0].entry, garbage);
+    assert!(reported.iter().all(|skipped| skipped.reason.code() == ErrorCode::Corrupt));
+    assert!(reported.iter().all(|skipped| skipped.log_id == Some(LOG)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,8 +90,8 @@ async fn record_damaged_in_transit_is_read_again() {
         *bytes.last_mut().unwrap() ^= 1;
         records.records[0].entry = bytes.into();
     });
-    let put = world.put("ann", 1).await;
-    reader.await_token(&put, SECOND).await.unwrap();
+    let put_token = world.put("ann", 1).await;
+    reader.await_token(&put_token, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     assert_eq!(reader.status().partitions[0].counts.records_skipped, 0);
 }
@@ -102,15 +105,15 @@ async fn unknown_definition_is_awaited_and_nothing_is_skipped() {
     let body = world.change(change("ann", Verb::Put, &[("age", 1)]));
     let entry = world.entry(LOG, next.version, body);
     world.append_bytes(0, encode_entry(&entry).unwrap()).await;
-    let put = world.put("bob", 2).await;
-    let error = reader.await_token(&put, 20 * SECOND).await.unwrap_err();
+    let put_token = world.put("bob", 2).await;
+    let error = reader.await_token(&put_token, 20 * SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
     assert!(error.message().contains("schema version 2"), "{error}");
     assert_eq!(age(&reader, "bob").unwrap(), None);
     assert_eq!(reader.status().partitions[0].offset_applied, Offset(1));
 
     world.define(&next).await;
-    reader.await_token(&put, 20 * SECOND).await.unwrap();
+    reader.await_token(&put_token, 20 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     assert_eq!(age(&reader, "bob").unwrap(), Some(2));
     assert_eq!(reader.schema_version(), next.version);
@@ -134,12 +137,12 @@ async fn entry_of_a_newer_build_halts_only_its_partition() {
     world.put(&halting, 1).await;
     let reader = world.caught_up().await;
     world.append_bytes(0, newer_entry(&world)).await;
-    let lost = world.put(&halting, 2).await;
-    let error = reader.await_token(&lost, SECOND).await.unwrap_err();
+    let lost_token = world.put(&halting, 2).await;
+    let error = reader.await_token(&lost_token, SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UpgradeNeeded, "{error}");
     assert_eq!(age(&reader, &halting).unwrap(), Some(1), "what was applied goes on being read");
-    let put = world.put(&other, 3).await;
-    reader.await_token(&put, SECOND).await.unwrap();
+    let put_token = world.put(&other, 3).await;
+    reader.await_token(&put_token, SECOND).await.unwrap();
     assert_eq!(age(&reader, &other).unwrap(), Some(3));
     let status = reader.status();
     let fatal = status.partitions[0].fatal_error.as_ref().unwrap();
@@ -195,7 +198,7 @@ async fn replaced_log_is_replayed_next_to_the_old_copy_until_caught_up() {
         world.write_to(OTHER_LOG, change("bob", Verb::Put, &[("age", number)])).await;
     }
     let is_held_up = |rebuild: &RebuildProgress| rebuild.catch_up.offset_applied == Offset(5);
-    until(&reader, |status| status.rebuild.as_ref().is_some_and(is_held_up)).await;
+    wait_until(&reader, |status| status.rebuild.as_ref().is_some_and(is_held_up)).await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(1), "the old copy is served meanwhile");
     assert_eq!(age(&reader, "bob").unwrap(), None);
     assert_eq!(reader.log_id(FIRST).unwrap(), Some(LOG));
@@ -205,7 +208,7 @@ async fn replaced_log_is_replayed_next_to_the_old_copy_until_caught_up() {
     reader.await_token(&old, SECOND).await.unwrap();
 
     rim.reads_below.store(u64::MAX, Ordering::SeqCst);
-    until(&reader, |status| status.generation == 2).await;
+    wait_until(&reader, |status| status.generation == 2).await;
     assert_eq!(reader.log_id(FIRST).unwrap(), Some(OTHER_LOG));
     assert_eq!(age(&reader, "ann").unwrap(), None);
     assert_eq!(age(&reader, "bob").unwrap(), Some(19));
@@ -229,8 +232,8 @@ async fn token_of_the_new_log_moves_the_reader_to_it() {
     world.replace_logs(OTHER_LOG).await;
     let mut last = None;
     for number in 10..30 {
-        let put = change("ann", Verb::Put, &[("age", number)]);
-        last = Some(world.write_to(OTHER_LOG, put).await);
+        let put_change = change("ann", Verb::Put, &[("age", number)]);
+        last = Some(world.write_to(OTHER_LOG, put_change).await);
     }
     reader.await_token(&last.unwrap(), 10 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(29));
@@ -247,8 +250,8 @@ async fn latest_read_never_answers_from_a_replaced_log() {
         rim.is_off.store(true, Ordering::SeqCst);
         world.replace_logs(OTHER_LOG).await;
         for number in 0..20 {
-            let put = change("ann", Verb::Put, &[("age", 1_000 + number)]);
-            world.write_to(OTHER_LOG, put).await;
+            let put_change = change("ann", Verb::Put, &[("age", 1_000 + number)]);
+            world.write_to(OTHER_LOG, put_change).await;
         }
         rim.is_off.store(false, Ordering::SeqCst);
         let latest = ReadOptions::latest(10 * SECOND);
@@ -280,14 +283,14 @@ async fn log_that_lost_its_tail_is_served_once_it_has_passed_the_old_copy() {
     assert_eq!(reader.status().partitions[0].position, Some(position(10)));
     world.replace_logs(LOG).await;
     world.put("ann", 100).await;
-    until(&reader, |status| status.rebuild.is_some()).await;
+    wait_until(&reader, |status| status.rebuild.is_some()).await;
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(9), "the new copy ends below the old one");
     assert_eq!(reader.status().partitions[0].position, Some(position(10)));
     for number in 101..110 {
         world.put("ann", number).await;
     }
-    until(&reader, |status| status.generation == 2).await;
+    wait_until(&reader, |status| status.generation == 2).await;
     assert_eq!(reader.status().partitions[0].position, Some(position(10)));
     assert_eq!(age(&reader, "ann").unwrap(), Some(109));
 }
@@ -304,7 +307,7 @@ async fn log_trimmed_past_the_reader_cannot_bootstrap_and_the_old_copy_serves() 
     }
     world.log.trim(at(0), Offset(6)).await.unwrap();
     rim.is_off.store(false, Ordering::SeqCst);
-    until(&reader, |status| {
+    wait_until(&reader, |status| {
         status
             .last_error
             .as_ref()
@@ -332,8 +335,8 @@ async fn log_trimmed_behind_the_reader_changes_nothing() {
     rim.is_off.store(true, Ordering::SeqCst);
     tokio::time::sleep(2 * SECOND).await;
     rim.is_off.store(false, Ordering::SeqCst);
-    let put = world.put("ann", 77).await;
-    reader.await_token(&put, 10 * SECOND).await.unwrap();
+    let put_token = world.put("ann", 77).await;
+    reader.await_token(&put_token, 10 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(77));
     assert_eq!(reader.status().partitions[0].counts.rebuilds, 0);
 }
@@ -343,18 +346,18 @@ async fn broken_invariant_poisons_the_partition_until_it_is_rebuilt() {
     let (world, rim) = rimmed(1).await;
     world.put("ann", 1).await;
     let reader = world.caught_up().await;
-    let held = rim.clone();
+    let held_rim = rim.clone();
     rim.twist(move |records| {
         records.records[0].offset = Offset(0);
-        held.is_off.store(true, Ordering::SeqCst);
+        held_rim.is_off.store(true, Ordering::SeqCst);
     });
     world.put("ann", 2).await;
-    until(&reader, |status| status.phase == Phase::Poisoned).await;
+    wait_until(&reader, |status| status.phase == Phase::Poisoned).await;
     let error = age(&reader, "ann").unwrap_err();
     assert_eq!(error.code(), ErrorCode::Internal, "{error}");
     assert!(!reader.is_ready() || reader.status().phase == Phase::Poisoned);
     rim.is_off.store(false, Ordering::SeqCst);
-    until(&reader, |status| status.phase == Phase::Serving).await;
+    wait_until(&reader, |status| status.phase == Phase::Serving).await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
     assert_eq!(reader.status().partitions[0].generation, 2);
 }
@@ -367,7 +370,7 @@ async fn barrier_measures_the_clock_if_the_log_reports_no_time() {
     let reader = world.caught_up().await;
     let status = reader.status();
     assert_eq!(status.partitions[0].clock_error, Some(Duration::ZERO));
-    until(&reader, |status| status.counts.records_applied == 3).await;
+    wait_until(&reader, |status| status.counts.records_applied == 3).await;
     assert!(reader.read_local(Some(2 * SECOND), |v| v.get_document("ann")).unwrap().is_some());
     tokio::time::sleep(30 * SECOND).await;
     assert_eq!(reader.status().partitions[0].counts.records_applied, 3, "one barrier a minute");
@@ -385,7 +388,7 @@ async fn position_of_a_log_never_decreases() {
 async fn position_run(seed: u64) {
     let (world, rim) = rimmed(1).await;
     let random = SeededEntropy::new(seed);
-    let draw = |below: u64| random.next_u64().unwrap() % below;
+    let draw = |bound: u64| random.next_u64().unwrap() % bound;
     let reader = world.caught_up().await;
     let mut log_id = LOG;
     let mut last = (reader.log_id(FIRST).unwrap(), None, 0);
@@ -427,9 +430,9 @@ async fn position_run(seed: u64) {
 #[tokio::test(start_paused = true)]
 async fn reader_waits_for_a_token_ahead_of_a_bootstrapping_partition() {
     let world = World::new(1).await;
-    let put = world.put("ann", 1).await;
+    let put_token = world.put("ann", 1).await;
     let reader = world.open().await;
-    reader.await_token(&put, SECOND).await.unwrap();
+    reader.await_token(&put_token, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     let error = reader.await_token(&token(0, LOG, 50), SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
@@ -457,8 +460,8 @@ async fn reader_over_its_budget_stops_applying_and_names_the_option_to_raise() {
     assert!(applied > 1_000 && applied < 19_000, "{applied}");
     assert_eq!(age(&reader, &format!("key-{}", applied - 1)).unwrap(), Some(applied - 1));
     assert_eq!(age(&reader, &format!("key-{applied}")).unwrap(), None);
-    let stale = reader.read_local(Some(5 * SECOND), |view| view.get_document("key-0"));
-    assert_eq!(stale.unwrap_err().code(), ErrorCode::Stale);
+    let stale_error = reader.read_local(Some(5 * SECOND), |view| view.get_document("key-0"));
+    assert_eq!(stale_error.unwrap_err().code(), ErrorCode::Stale);
     let memory = reader.metrics().memory;
     assert!(memory.used <= 256 * 1024, "{memory:?}");
 }

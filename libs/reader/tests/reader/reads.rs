@@ -30,8 +30,8 @@ async fn puts_upserts_and_deletes_are_read_after_their_token() {
     let reader = world.caught_up().await;
     assert_eq!(age(&reader, "ann").unwrap(), None);
 
-    let put = world.write(change("ann", Verb::Put, &[("age", 41), ("score", 1)])).await;
-    reader.await_token(&put, SECOND).await.unwrap();
+    let put_token = world.write(change("ann", Verb::Put, &[("age", 41), ("score", 1)])).await;
+    reader.await_token(&put_token, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(41));
 
     let upsert = world.write(change("ann", Verb::Upsert, &[("score", 2)])).await;
@@ -39,8 +39,8 @@ async fn puts_upserts_and_deletes_are_read_after_their_token() {
     assert_eq!(age(&reader, "ann").unwrap(), Some(41));
     assert_eq!(value(&reader, "ann", "score").unwrap(), Some(2));
 
-    let put = world.write(change("ann", Verb::Put, &[("score", 3)])).await;
-    reader.await_token(&put, SECOND).await.unwrap();
+    let put_token = world.write(change("ann", Verb::Put, &[("score", 3)])).await;
+    reader.await_token(&put_token, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), None);
 
     let delete = world.write(change("ann", Verb::Delete, &[])).await;
@@ -61,16 +61,16 @@ async fn documents_written_before_the_open_are_readable_once_ready() {
         assert_eq!(age(&reader, &format!("user-{number}")).unwrap(), Some(number));
     }
     let mut scan = reader.scan();
-    let mut seen = BTreeSet::new();
+    let mut keys_seen = BTreeSet::new();
     while reader
         .scan_next(&mut scan, None, 7, |document| {
-            seen.insert(format!("{:?}", document.key.primary()));
+            keys_seen.insert(format!("{:?}", document.key.primary()));
             Ok(())
         })
         .unwrap()
         > 0
     {}
-    assert_eq!(seen.len(), 200);
+    assert_eq!(keys_seen.len(), 200);
     assert_eq!(reader.metrics().counts.records_applied, 200 + 3);
 }
 
@@ -195,7 +195,7 @@ struct LostAnswers {
 impl Barriers for LostAnswers {
     async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<AppendReceipt> {
         let appended = self.barriers.append_barrier(at, entry).await;
-        let lose = |left: u64| left.checked_sub(1);
+        let lose = |failures_left: u64| failures_left.checked_sub(1);
         match self.to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose) {
             Ok(_) => Err(self.answer.clone()),
             Err(_) => appended,
@@ -286,8 +286,8 @@ async fn read_outside_the_filter_names_the_filter() {
     reader.await_ready(SECOND).await.unwrap();
     let (inside, outside) = (key_in(&world, 3), key_in(&world, 2));
     world.put(&outside, 1).await;
-    let put = world.put(&inside, 2).await;
-    reader.await_token(&put, SECOND).await.unwrap();
+    let put_token = world.put(&inside, 2).await;
+    reader.await_token(&put_token, SECOND).await.unwrap();
     assert_eq!(age(&reader, &inside).unwrap(), Some(2));
     let error = age(&reader, &outside).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
@@ -320,11 +320,11 @@ async fn readers_and_callbacks_learn_new_definitions() {
     let world = World::new(1).await;
     let reader = world.caught_up().await;
     assert_eq!(reader.schema_version().0, 1);
-    let heard = Arc::new(AtomicU64::new(0));
-    let told = heard.clone();
+    let versions_heard = Arc::new(AtomicU64::new(0));
+    let heard_by_callback = versions_heard.clone();
     reader.on_schema_change(Arc::new(move |definition| {
         assert!(definition.field("years").is_some());
-        told.store(definition.version.0.into(), Ordering::SeqCst);
+        heard_by_callback.store(definition.version.0.into(), Ordering::SeqCst);
     }));
     let handle = reader.field_as("age", FieldType::INT64).unwrap();
     let rename = Alteration::RenameField { from: "age".into(), to: "years".into() };
@@ -332,10 +332,10 @@ async fn readers_and_callbacks_learn_new_definitions() {
     world.define(&next).await;
     let entry = world.entry(LOG, next.version, EntryBody::Definition);
     world.append_bytes(0, forebay_wire::entry::encode_entry(&entry).unwrap()).await;
-    let put = world.put("ann", 5).await;
-    reader.await_token(&put, 30 * SECOND).await.unwrap();
+    let put_token = world.put("ann", 5).await;
+    reader.await_token(&put_token, 30 * SECOND).await.unwrap();
     assert_eq!(reader.schema_version().0, 2);
-    assert_eq!(heard.load(Ordering::SeqCst), 2);
+    assert_eq!(versions_heard.load(Ordering::SeqCst), 2);
     assert!(reader.definition().field("years").is_some());
     let read = reader.get_i64(&handle, "ann", -1);
     assert_eq!(read.unwrap(), 5);
@@ -368,8 +368,8 @@ async fn reader_gathers_fields_of_many_keys() {
     let world = World::new(4).await;
     let reader = world.caught_up().await;
     for (key, number) in [("a", 1), ("b", 2)] {
-        let put = world.put(key, number).await;
-        reader.await_token(&put, SECOND).await.unwrap();
+        let put_token = world.put(key, number).await;
+        reader.await_token(&put_token, SECOND).await.unwrap();
     }
     let fields = [GatherField::new("age")];
     let plan = reader.plan_gather::<f32>(&fields, forebay_index::Conversion::Lossy).unwrap();
@@ -428,20 +428,21 @@ async fn concurrent_reads_return_or_are_closed_and_never_go_back() {
     let world = World::new(1).await;
     world.put("ann", 0).await;
     let reader = world.caught_up().await;
-    let (stopped, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (is_stopped, reads_begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let threads: Vec<_> = (0..8)
         .map(|_| {
-            let (reader, stopped, begun) = (reader.clone(), stopped.clone(), begun.clone());
+            let (reader, is_stopped, reads_begun) =
+                (reader.clone(), is_stopped.clone(), reads_begun.clone());
             std::thread::spawn(move || {
                 let (mut last, mut reads) = (0, 0_u64);
                 loop {
-                    let was_closed = stopped.load(Ordering::SeqCst);
+                    let was_closed = is_stopped.load(Ordering::SeqCst);
                     match age(&reader, "ann") {
                         Ok(found) => {
                             assert!(!was_closed, "a read began after close and was answered");
                             let found = found.unwrap();
                             assert!(found >= last, "{found} after {last}");
-                            begun.fetch_add(u64::from(reads == 0), Ordering::SeqCst);
+                            reads_begun.fetch_add(u64::from(reads == 0), Ordering::SeqCst);
                             (last, reads) = (found, reads + 1);
                         }
                         Err(error) => {
@@ -455,7 +456,7 @@ async fn concurrent_reads_return_or_are_closed_and_never_go_back() {
         .collect();
     // On a busy machine a thread may take longer to start than the rest of the test.
     let all_read = async {
-        while begun.load(Ordering::SeqCst) < 8 {
+        while reads_begun.load(Ordering::SeqCst) < 8 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -466,7 +467,7 @@ async fn concurrent_reads_return_or_are_closed_and_never_go_back() {
     }
     reader.await_token(&last.unwrap(), 60 * SECOND).await.unwrap();
     reader.begin_close();
-    stopped.store(true, Ordering::SeqCst);
+    is_stopped.store(true, Ordering::SeqCst);
     for thread in threads {
         thread.join().unwrap();
     }

@@ -12,7 +12,7 @@ use forebay_core::id::PartitionId;
 use forebay_core::schema::Alteration;
 use forebay_reader::{PartitionFilter, Phase, ReadOptions, Reader};
 
-use crate::world::checkpoints::{counts, status, until};
+use crate::world::checkpoints::{counts, status, wait_until};
 use crate::world::shared_directory::{LONG, forget_copies, options, parts};
 use crate::world::{LOG, Rim, SECOND, World, age, key_in};
 
@@ -26,23 +26,30 @@ async fn open(world: &World, dir: &Path) -> Reader {
 async fn readers_of_one_directory_answer_alike_and_only_the_owner_reads_the_log() {
     let world = World::new(2).await;
     let dir = tempfile::tempdir().unwrap();
-    let put = world.put("ann", 1).await;
+    let put_token = world.put("ann", 1).await;
     let (first, second) = (open(&world, dir.path()).await, open(&world, dir.path()).await);
     for (reader, expected) in [(&first, 1), (&second, 1)] {
-        reader.await_token(&put, LONG).await.unwrap();
+        reader.await_token(&put_token, LONG).await.unwrap();
         assert_eq!(age(reader, "ann").unwrap(), Some(expected));
     }
-    let put = world.put("ann", 2).await;
-    second.await_token(&put, LONG).await.unwrap();
+    let put_token = world.put("ann", 2).await;
+    second.await_token(&put_token, LONG).await.unwrap();
     assert_eq!(age(&second, "ann").unwrap(), Some(2));
     assert_eq!(age(&first, "ann").unwrap(), Some(2), "the documents are the same ones");
-    first.await_token(&put, LONG).await.unwrap();
+    first.await_token(&put_token, LONG).await.unwrap();
     let partition = world.partition_of("ann") as usize;
     let statuses = [&first, &second].map(|reader| reader.status().partitions[partition].clone());
-    let told = statuses.each_ref().map(|at| {
-        (at.phase, at.generation, at.log_id, at.position, at.offset_applied, at.documents)
+    let progress = statuses.each_ref().map(|status| {
+        (
+            status.phase,
+            status.generation,
+            status.log_id,
+            status.position,
+            status.offset_applied,
+            status.documents,
+        )
     });
-    assert_eq!(told[0], told[1]);
+    assert_eq!(progress[0], progress[1]);
     assert!(statuses[0].counts.records_applied > 0);
     assert_eq!(statuses[1].counts.records_applied, 0, "only the owner of the copy reads the log");
     let aged = second.read_local(Some(LONG), |view| view.get_document("ann")).unwrap();
@@ -62,14 +69,15 @@ async fn standby_takes_over_at_close_of_the_owner_without_a_gap_in_reads() {
         world.put(&format!("key-{n}"), 0).await;
     }
     let mut owner = open(&world, dir.path()).await;
-    let (watched, done) = (open(&world, dir.path()).await, Arc::new(AtomicBool::new(false)));
-    let (reader, stop) = (watched.clone(), done.clone());
+    let (watched_reader, is_done) =
+        (open(&world, dir.path()).await, Arc::new(AtomicBool::new(false)));
+    let (reader, stop) = (watched_reader.clone(), is_done.clone());
     let reads = std::thread::spawn(move || {
         let (mut reads, mut last) = (0_u64, 0);
         while !stop.load(Ordering::Relaxed) {
-            let seen = age(&reader, "key-7").unwrap().expect("it is never deleted");
-            assert!(seen >= last, "it fell from {last} to {seen}");
-            (reads, last) = (reads + 1, seen);
+            let age_read = age(&reader, "key-7").unwrap().expect("it is never deleted");
+            assert!(age_read >= last, "it fell from {last} to {age_read}");
+            (reads, last) = (reads + 1, age_read);
         }
         reads
     });
@@ -79,13 +87,13 @@ async fn standby_takes_over_at_close_of_the_owner_without_a_gap_in_reads() {
         for n in 0..200 {
             world.put(&format!("key-{n}"), round).await;
         }
-        let put = world.put("key-7", round).await;
-        watched.await_token(&put, LONG).await.unwrap();
-        next.await_token(&put, LONG).await.unwrap();
-        assert_eq!(age(&watched, "key-7").unwrap(), Some(round));
+        let put_token = world.put("key-7", round).await;
+        watched_reader.await_token(&put_token, LONG).await.unwrap();
+        next.await_token(&put_token, LONG).await.unwrap();
+        assert_eq!(age(&watched_reader, "key-7").unwrap(), Some(round));
         owner = next;
     }
-    done.store(true, Ordering::Relaxed);
+    is_done.store(true, Ordering::Relaxed);
     assert!(reads.join().unwrap() > 0);
 }
 
@@ -105,15 +113,15 @@ async fn copy_survives_its_last_reader_and_serves_without_the_log() {
     }
     rim.is_off.store(true, Ordering::SeqCst);
     let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
-    until(&reader, |status| status.phase == Phase::Serving).await;
+    wait_until(&reader, |status| status.phase == Phase::Serving).await;
     assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), None));
     let now = status(&reader);
     assert_eq!((now.position, now.log_id), (before.position, before.log_id));
     // The copy found answers at once; the reader takes it over after that.
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     rim.is_off.store(false, Ordering::SeqCst);
-    let put = world.put("ann", 2).await;
-    reader.await_token(&put, LONG).await.unwrap();
+    let put_token = world.put("ann", 2).await;
+    reader.await_token(&put_token, LONG).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
 }
 
@@ -132,17 +140,17 @@ async fn copy_made_from_a_checkpoint_survives_like_any_other() {
     rim.is_off.store(true, Ordering::SeqCst);
     for _ in 0..2 {
         let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
-        until(&reader, |status| status.counts.checkpoints.restored == 1).await;
-        until(&reader, |status| status.phase == Phase::Serving).await;
+        wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+        wait_until(&reader, |status| status.phase == Phase::Serving).await;
         let now = status(&reader);
         assert_eq!((now.position, now.log_id), (before.position, before.log_id));
         assert_eq!((counts(&reader).restored, age(&reader, "ann").unwrap()), (1, Some(1)));
         reader.close(LONG).await.unwrap();
     }
     rim.is_off.store(false, Ordering::SeqCst);
-    let put = world.put("ann", 2).await;
+    let put_token = world.put("ann", 2).await;
     let reader = open(&world, dir.path()).await;
-    reader.await_token(&put, LONG).await.unwrap();
+    reader.await_token(&put_token, LONG).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
 }
 
@@ -188,7 +196,7 @@ async fn copy_moves_into_huge_pages_while_the_log_is_silent() {
     forget_copies(dir.path());
     rim.silent_from.store(end.0, Ordering::SeqCst);
     let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     let is_huge = async {
         loop {
             let (resident, huge) = mapped_bytes(dir.path());
@@ -212,18 +220,22 @@ async fn readers_with_different_filters_share_their_common_partitions() {
     for key in &keys {
         world.put(key, 1).await;
     }
-    let mut only = options(&world, dir.path());
-    only.partitions = PartitionFilter::Only(BTreeSet::from([PartitionId(1)]));
-    let one = Reader::open(only, parts(&world)).await.unwrap();
-    one.await_ready(LONG).await.unwrap();
+    let mut filtered_options = options(&world, dir.path());
+    filtered_options.partitions = PartitionFilter::Only(BTreeSet::from([PartitionId(1)]));
+    let filtered = Reader::open(filtered_options, parts(&world)).await.unwrap();
+    filtered.await_ready(LONG).await.unwrap();
     let all = open(&world, dir.path()).await;
-    assert_eq!(age(&one, &keys[1]).unwrap(), Some(1));
-    assert_eq!(age(&one, &keys[0]).unwrap_err().code(), ErrorCode::InvalidArgument);
+    assert_eq!(age(&filtered, &keys[1]).unwrap(), Some(1));
+    assert_eq!(age(&filtered, &keys[0]).unwrap_err().code(), ErrorCode::InvalidArgument);
     for key in &keys {
         assert_eq!(age(&all, key).unwrap(), Some(1));
     }
-    let applied =
-        all.status().partitions.iter().map(|at| at.counts.records_applied > 0).collect::<Vec<_>>();
+    let applied = all
+        .status()
+        .partitions
+        .iter()
+        .map(|partition| partition.counts.records_applied > 0)
+        .collect::<Vec<_>>();
     assert_eq!(applied, [true, false], "each partition is kept by whoever came first");
 }
 
@@ -231,34 +243,34 @@ async fn readers_with_different_filters_share_their_common_partitions() {
 async fn all_readers_of_a_copy_receive_a_definition_and_another_log() {
     let world = World::new(1).await;
     let dir = tempfile::tempdir().unwrap();
-    let put = world.put("ann", 1).await;
+    let put_token = world.put("ann", 1).await;
     let (first, second) = (open(&world, dir.path()).await, open(&world, dir.path()).await);
-    second.await_token(&put, LONG).await.unwrap();
-    let dropped = world.definition.altered(&[Alteration::DropField("score".into())]).unwrap();
-    world.define(&dropped).await;
+    second.await_token(&put_token, LONG).await.unwrap();
+    let definition = world.definition.altered(&[Alteration::DropField("score".into())]).unwrap();
+    world.define(&definition).await;
     let entry = forebay_core::change::EntryBody::Definition;
-    let mut with_it = world.entry(LOG, dropped.version, entry);
-    with_it.schema_version = dropped.version;
+    let mut with_it = world.entry(LOG, definition.version, entry);
+    with_it.schema_version = definition.version;
     let bytes = forebay_wire::entry::encode_entry(&with_it).unwrap();
     world.append_bytes(0, bytes).await;
     for reader in [&first, &second] {
-        until(reader, |status| status.schema_version == dropped.version).await;
-        assert_eq!(reader.definition().version, dropped.version);
+        wait_until(reader, |status| status.schema_version == definition.version).await;
+        assert_eq!(reader.definition().version, definition.version);
         assert_eq!(age(reader, "ann").unwrap(), Some(1));
     }
     // After a log replacement a new replica is built next to the serving one, and all readers
     // switch to it.
     let other = forebay_core::id::LogId(0xbeef);
     world.replace_logs(other).await;
-    let put = world.write_to(
+    let put_token = world.write_to(
         other,
         crate::world::change("ann", forebay_core::change::Verb::Put, &[("age", 7)]),
     );
-    let put = put.await;
+    let put_token = put_token.await;
     for reader in [&first, &second] {
-        reader.await_token(&put, LONG).await.unwrap();
+        reader.await_token(&put_token, LONG).await.unwrap();
         assert_eq!(age(reader, "ann").unwrap(), Some(7));
-        until(reader, |status| status.log_id == Some(other) && status.generation == 2).await;
+        wait_until(reader, |status| status.log_id == Some(other) && status.generation == 2).await;
     }
 }
 
@@ -268,17 +280,17 @@ async fn unshared_reader_excludes_others_from_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     world.put("ann", 1).await;
     let shared = open(&world, dir.path()).await;
-    let mut alone = options(&world, dir.path());
-    alone.checkpoint.as_mut().unwrap().is_shared = false;
-    let error = Reader::open(alone.clone(), parts(&world)).await.unwrap_err();
+    let mut unshared_options = options(&world, dir.path());
+    unshared_options.checkpoint.as_mut().unwrap().is_shared = false;
+    let error = Reader::open(unshared_options.clone(), parts(&world)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     shared.close(LONG).await.unwrap();
-    let alone = Reader::open(alone, parts(&world)).await.unwrap();
-    alone.await_ready(LONG).await.unwrap();
+    let unshared_reader = Reader::open(unshared_options, parts(&world)).await.unwrap();
+    unshared_reader.await_ready(LONG).await.unwrap();
     let beside = options(&world, dir.path()).open_timeout(SECOND);
     let error = Reader::open(beside, parts(&world)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
-    alone.close(LONG).await.unwrap();
+    unshared_reader.close(LONG).await.unwrap();
     let shared = open(&world, dir.path()).await;
     assert_eq!(age(&shared, "ann").unwrap(), Some(1));
 }

@@ -15,7 +15,7 @@ use forebay_reader::{PartitionStatus, ReaderParts};
 use forebay_wire::entry::encode_entry;
 
 use crate::world::checkpoints::{
-    DIR, checkpointed, counts, disk, files, open, parts, status, until,
+    DIR, checkpointed, counts, disk, files, open, parts, status, wait_until,
 };
 use crate::world::{LOG, Rim, SECOND, World, age};
 
@@ -56,14 +56,14 @@ async fn close_writes_a_last_checkpoint_of_each_partition_and_frees_the_director
 
     // The directory is free at once, and its checkpoint holds everything that was applied.
     rim.is_off.store(true, Ordering::SeqCst);
-    let again = open_rarely(&world, &disk).await;
+    let reopened = open_rarely(&world, &disk).await;
     let restored = |status: &PartitionStatus| status.phase == Phase::Serving;
-    until(&again, restored).await;
+    wait_until(&reopened, restored).await;
     for number in 0..20 {
-        assert_eq!(age(&again, &format!("key-{number}")).unwrap(), Some(number));
+        assert_eq!(age(&reopened, &format!("key-{number}")).unwrap(), Some(number));
     }
     let before = bytes(&disk);
-    again.close(10 * SECOND).await.unwrap();
+    reopened.close(10 * SECOND).await.unwrap();
     assert_eq!(bytes(&disk), before, "what has not changed is not written again");
 }
 
@@ -105,19 +105,19 @@ async fn close_during_bootstrap_checkpoints_its_progress_and_target() {
     }
     rim.reads_below.store(4, Ordering::SeqCst);
     let reader = open_rarely(&world, &disk).await;
-    until(&reader, |status| status.offset_applied == Offset(4)).await;
+    wait_until(&reader, |status| status.offset_applied == Offset(4)).await;
     reader.close(10 * SECOND).await.unwrap();
     assert_eq!(files(&disk).len(), 1);
 
-    let again = open_rarely(&world, &disk).await;
-    until(&again, |status| status.counts.checkpoints.restored == 1).await;
-    let restored = status(&again);
+    let reopened = open_rarely(&world, &disk).await;
+    wait_until(&reopened, |status| status.counts.checkpoints.restored == 1).await;
+    let restored = status(&reopened);
     assert_eq!((restored.phase, restored.offset_applied), (Phase::Bootstrapping, Offset(4)));
     assert_eq!(restored.catch_up.target, Offset(10));
-    assert_eq!(age(&again, "key-0").unwrap_err().code(), ErrorCode::Unavailable);
+    assert_eq!(age(&reopened, "key-0").unwrap_err().code(), ErrorCode::Unavailable);
     rim.reads_below.store(u64::MAX, Ordering::SeqCst);
-    again.await_ready(60 * SECOND).await.unwrap();
-    assert_eq!(status(&again).counts.records_applied, 6, "it goes on behind the checkpoint");
+    reopened.await_ready(60 * SECOND).await.unwrap();
+    assert_eq!(status(&reopened).counts.records_applied, 6, "it goes on behind the checkpoint");
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +136,7 @@ async fn checkpoint_that_awaits_its_definition_is_not_replaced_by_an_earlier_sta
     reader.await_ready(10 * SECOND).await.unwrap();
     checkpointed(&reader).await;
     reader.close(10 * SECOND).await.unwrap();
-    let kept = bytes(&disk);
+    let checkpoint_bytes = bytes(&disk);
 
     // The log is the same, and the control log does not contain the second version yet.
     let late_rim = Rim::new();
@@ -146,14 +146,14 @@ async fn checkpoint_that_awaits_its_definition_is_not_replaced_by_an_earlier_sta
     }
     late_rim.reads_below.store(4, Ordering::SeqCst);
     let reader = open(&late, &disk).await;
-    until(&reader, |status| status.offset_applied == Offset(4)).await;
+    wait_until(&reader, |status| status.offset_applied == Offset(4)).await;
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!(counts(&reader), CheckpointCounts { ignored: 1, ..Default::default() });
     reader.close(10 * SECOND).await.unwrap();
-    assert_eq!(bytes(&disk), kept, "4 records take the place of 11");
+    assert_eq!(bytes(&disk), checkpoint_bytes, "4 records take the place of 11");
 
     let reader = open(&world, &disk).await;
-    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    wait_until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     assert_eq!(reader.schema_version(), SchemaVersion(2));
 }
 
@@ -165,17 +165,17 @@ async fn halted_partition_retains_its_checkpoint() {
     let reader = open_rarely(&world, &disk).await;
     reader.await_ready(10 * SECOND).await.unwrap();
     let entry = world.entry(LOG, world.definition.version, EntryBody::Heartbeat);
-    let mut newer = encode_entry(&entry).unwrap().to_vec();
-    newer[4] = 2;
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&newer[..20]), &newer[24..]);
-    newer[20..24].copy_from_slice(&checksum.to_le_bytes());
-    world.append_bytes(0, newer.into()).await;
-    until(&reader, |status| status.fatal_error.is_some()).await;
-    until(&reader, |status| status.counts.checkpoints.written == 1).await;
+    let mut newer_entry = encode_entry(&entry).unwrap().to_vec();
+    newer_entry[4] = 2;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&newer_entry[..20]), &newer_entry[24..]);
+    newer_entry[20..24].copy_from_slice(&checksum.to_le_bytes());
+    world.append_bytes(0, newer_entry.into()).await;
+    wait_until(&reader, |status| status.fatal_error.is_some()).await;
+    wait_until(&reader, |status| status.counts.checkpoints.written == 1).await;
     reader.close(10 * SECOND).await.unwrap();
-    let again = open_rarely(&world, &disk).await;
-    until(&again, |status| status.counts.checkpoints.restored == 1).await;
-    assert_eq!(age(&again, "ann").unwrap(), Some(1));
+    let reopened = open_rarely(&world, &disk).await;
+    wait_until(&reopened, |status| status.counts.checkpoints.restored == 1).await;
+    assert_eq!(age(&reopened, "ann").unwrap(), Some(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,12 +186,12 @@ async fn failing_disk_does_not_delay_a_close() {
     let reader = open(&world, &disk).await;
     reader.await_ready(10 * SECOND).await.unwrap();
     checkpointed(&reader).await;
-    let kept = bytes(&disk);
-    let put = world.put("ann", 2).await;
-    reader.await_token(&put, 10 * SECOND).await.unwrap();
+    let checkpoint_bytes = bytes(&disk);
+    let put_token = world.put("ann", 2).await;
+    reader.await_token(&put_token, 10 * SECOND).await.unwrap();
     disk.set_bytes_max(Some(disk.bytes_held()));
     reader.close(SECOND).await.unwrap();
-    assert_eq!((counts(&reader).failed, bytes(&disk)), (1, kept));
+    assert_eq!((counts(&reader).failed, bytes(&disk)), (1, checkpoint_bytes));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,10 +203,10 @@ async fn close_on_a_real_disk_frees_the_directory_and_loses_nothing() {
     (checkpoint.dir, checkpoint.is_shared) = (dir.path().join("checkpoints"), false);
     let parts = ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
     for round in 0..20 {
-        let put = world.put("ann", round).await;
+        let put_token = world.put("ann", round).await;
         let reader = Reader::open(options.clone(), parts.clone()).await.unwrap();
         reader.await_ready(60 * SECOND).await.unwrap();
-        reader.await_token(&put, 60 * SECOND).await.unwrap();
+        reader.await_token(&put_token, 60 * SECOND).await.unwrap();
         let restored = || reader.metrics().counts.checkpoints.restored;
         let all_restored = async {
             while round > 0 && restored() < 4 {
@@ -216,8 +216,9 @@ async fn close_on_a_real_disk_frees_the_directory_and_loses_nothing() {
         tokio::time::timeout(60 * SECOND, all_restored).await.unwrap();
         let second = Reader::open(options.clone(), parts.clone()).await.unwrap_err();
         assert_eq!(second.code(), ErrorCode::Conflict, "{second}");
-        let (one, other) = (reader.clone(), reader.clone());
-        let (one, other) = tokio::join!(one.close(60 * SECOND), other.close(60 * SECOND));
-        one.and(other).unwrap();
+        let (first_close, second_close) = (reader.clone(), reader.clone());
+        let (first_result, second_result) =
+            tokio::join!(first_close.close(60 * SECOND), second_close.close(60 * SECOND));
+        first_result.and(second_result).unwrap();
     }
 }

@@ -26,8 +26,8 @@ async fn spilling_reader_applies_everything_and_resumes_after_a_restart() {
     };
     let parts = || ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
     let nowhere = options(1).checkpoint(None);
-    let refused = Reader::open(nowhere, parts()).await.err().unwrap();
-    assert_eq!(refused.code(), ErrorCode::InvalidArgument, "{refused}");
+    let error = Reader::open(nowhere, parts()).await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
     let mut last = world.put("key-0", 0).await;
     for n in 1..20_000 {
         last = world.put(&format!("key-{n}"), n).await;
@@ -40,12 +40,12 @@ async fn spilling_reader_applies_everything_and_resumes_after_a_restart() {
             assert_eq!(age(&reader, &format!("key-{n}")).unwrap(), Some(n), "turn {turn}");
         }
         // A copy counts at its owner, and the second reader answers before it owns this copy.
-        let kept = async {
+        let memory_use = async {
             while reader.metrics().memory.used == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(LONG, kept).await.unwrap();
+        tokio::time::timeout(LONG, memory_use).await.unwrap();
         let memory = reader.metrics().memory;
         assert!(memory.used <= MEMORY_LIMIT && memory.spilled > 0, "{memory:?}");
         assert_eq!(memory.spill_limit, 64 << 20);

@@ -13,7 +13,7 @@ use forebay_index::SharedCopyDirectory;
 use forebay_log::disk::{Disk, RealDisk, SimDisk};
 use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderParts};
 
-use crate::world::checkpoints::{counts, status, until};
+use crate::world::checkpoints::{counts, status, wait_until};
 use crate::world::{Rim, World, age};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -46,19 +46,19 @@ struct Readers {
 
 impl Readers {
     /// Returns a store with documents; a reader has applied all of them and closed.
-    async fn closed(access: CheckpointAccess) -> Self {
+    async fn new_closed(access: CheckpointAccess) -> Self {
         let rim = Rim::new();
         let (world, dir) = (World::over(rim.clone(), 1).await, tempfile::tempdir().unwrap());
-        let this = Self { access, rim, world, dir, sim: crate::world::checkpoints::disk() };
-        let mut last = this.world.put("key-0", 0).await;
+        let readers = Self { access, rim, world, dir, sim: crate::world::checkpoints::disk() };
+        let mut last = readers.world.put("key-0", 0).await;
         for n in 1..KEYS {
-            last = this.world.put(&format!("key-{n}"), n).await;
+            last = readers.world.put(&format!("key-{n}"), n).await;
         }
-        let reader = this.open().await;
+        let reader = readers.open().await;
         reader.await_ready(LONG).await.unwrap();
         reader.await_token(&last, LONG).await.unwrap();
-        this.close(reader).await;
-        this
+        readers.close(reader).await;
+        readers
     }
 
     async fn open(&self) -> Reader {
@@ -112,8 +112,8 @@ impl Readers {
         let path = self.file();
         let mut bytes = self.bytes(&path);
         for block in blocks {
-            let at = (1 + block) * BLOCK_BYTES + block % 2 * PAGE_BYTES;
-            bytes[at..at + PAGE_BYTES].fill(0x5a);
+            let offset = (1 + block) * BLOCK_BYTES + block % 2 * PAGE_BYTES;
+            bytes[offset..offset + PAGE_BYTES].fill(0x5a);
         }
         match self.access {
             CheckpointAccess::Read => self.sim.damage(&path, |file| *file = bytes).unwrap(),
@@ -124,8 +124,8 @@ impl Readers {
     }
 }
 
-fn number(bytes: &[u8], at: usize) -> usize {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
+fn number(bytes: &[u8], offset: usize) -> usize {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap()) as usize
 }
 
 /// Checks the values of all keys in order; returns an error if one cannot be read.
@@ -141,7 +141,7 @@ fn read_all(reader: &Reader) -> Result<(), ErrorCode> {
 }
 
 async fn torn_pages_are_mended(access: CheckpointAccess) {
-    let readers = Readers::closed(access).await;
+    let readers = Readers::new_closed(access).await;
     let bytes = readers.bytes(&readers.file());
     let (blocks, parities) = (number(&bytes, BLOCKS_AT), number(&bytes, PARITIES_AT));
     assert!(blocks > 10 && parities > 0, "{blocks} and {parities} blocks");
@@ -150,17 +150,21 @@ async fn torn_pages_are_mended(access: CheckpointAccess) {
         // The log is off, so no replica can be rebuilt from it.
         readers.rim.is_off.store(true, Ordering::SeqCst);
         let reader = readers.open().await;
-        until(&reader, |status| status.phase == Phase::Serving).await;
+        wait_until(&reader, |status| status.phase == Phase::Serving).await;
         assert_eq!(read_all(&reader), Ok(()), "{access:?}, block {block}");
-        until(&reader, |status| status.counts.checkpoints.blocks_repaired > 0).await;
+        wait_until(&reader, |status| status.counts.checkpoints.blocks_repaired > 0).await;
         assert_eq!(read_all(&reader), Ok(()));
         readers.rim.is_off.store(false, Ordering::SeqCst);
         // The damaged file is replaced, although nothing was written.
-        until(&reader, |status| status.counts.checkpoints.written > 0).await;
+        wait_until(&reader, |status| status.counts.checkpoints.written > 0).await;
         let found = counts(&reader);
-        let (restored, written, blocks_repaired) = (1, found.written, 1);
-        let repaired =
-            CheckpointCounts { restored, written, blocks_repaired, ..Default::default() };
+        let (restored, checkpoints_written, blocks_repaired) = (1, found.written, 1);
+        let repaired = CheckpointCounts {
+            restored,
+            written: checkpoints_written,
+            blocks_repaired,
+            ..Default::default()
+        };
         assert_eq!(found, repaired, "{access:?}, block {block}");
         let counts = status(&reader).counts;
         assert_eq!((counts.rebuilds, counts.records_applied), (0, 0), "the log was not needed");
@@ -197,13 +201,13 @@ async fn torn_page_of_a_copied_checkpoint_is_repaired_without_the_log() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn irreparable_damage_is_never_served_and_the_log_is_replayed_from_its_start() {
     for access in [CheckpointAccess::Read, CheckpointAccess::Mapped, CheckpointAccess::Shared] {
-        let readers = Readers::closed(access).await;
+        let readers = Readers::new_closed(access).await;
         let bytes = readers.bytes(&readers.file());
         let (blocks, parities) = (number(&bytes, BLOCKS_AT), number(&bytes, PARITIES_AT));
         // The two blocks have one parity block, and the second one is certainly read.
         readers.tear(&[blocks - 1 - parities, blocks - 1]);
         let reader = readers.open().await;
-        until(&reader, |status| {
+        wait_until(&reader, |status| {
             read_all(&reader).is_ok()
                 && status.phase == Phase::Serving
                 && status.counts.records_applied > 0

@@ -127,17 +127,17 @@ impl WorldSnapshots {
         chunks.extend(blocks.take());
         let mut rows = Vec::new();
         for chunk in chunks {
-            rows.push(put(&to, id, chunk.to_vec()).await);
+            rows.push(put_chunk(&to, id, chunk.to_vec()).await);
         }
         let mut state = Vec::new();
         for chunk in fold.image_state().encode().unwrap().chunks(CHUNK) {
-            state.push(put(&to, id, chunk.to_vec()).await);
+            state.push(put_chunk(&to, id, chunk.to_vec()).await);
         }
         let deleted = fold.changed.values().filter(|row| row.is_none()).count() as u64;
-        let written = fold.changed.len() as u64 - deleted;
+        let written_rows = fold.changed.len() as u64 - deleted;
         let progress = Progress::from(&fold.state);
         let mut deltas = before.deltas.clone();
-        deltas.push(DeltaLayer { progress, written, deleted, rows, state });
+        deltas.push(DeltaLayer { progress, written: written_rows, deleted, rows, state });
         self.publish_layers(world, id, fold, before.base.clone(), deltas).await
     }
 
@@ -174,19 +174,19 @@ impl WorldSnapshots {
             rows.map(|(key, row)| (Key::from_identity_bytes(key), row.clone())).collect();
         writes.chunks(1_000).for_each(|writes| builder.add(writes.to_vec()).unwrap());
         let mut image = MemoryImage::default();
-        let built = builder.write(&fold.image_state(), &mut image).unwrap();
+        let image_facts = builder.write(&fold.image_state(), &mut image).unwrap();
         let mut chunks = Vec::new();
         for chunk in image.0.chunks(CHUNK) {
-            chunks.push(put(&self.of(at.partition.0), id, chunk.to_vec()).await);
+            chunks.push(put_chunk(&self.of(at.partition.0), id, chunk.to_vec()).await);
         }
         let progress = Progress::from(&fold.state);
-        BaseLayer { progress, documents: built.documents, chunks }
+        BaseLayer { progress, documents: image_facts.documents, chunks }
     }
 }
 
-async fn put(to: &PartitionSnapshots, id: u64, bytes: Vec<u8>) -> ChunkId {
+async fn put_chunk(snapshots: &PartitionSnapshots, id: u64, bytes: Vec<u8>) -> ChunkId {
     let chunk = ChunkId::of(&bytes, id);
-    to.put_chunk(chunk, bytes.into()).await.unwrap();
+    snapshots.put_chunk(chunk, bytes.into()).await.unwrap();
     chunk
 }
 
@@ -195,8 +195,8 @@ async fn put(to: &PartitionSnapshots, id: u64, bytes: Vec<u8>) -> ChunkId {
 struct MemoryImage(Vec<u8>);
 
 impl ImageSink for MemoryImage {
-    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        let (from, to) = (at as usize, at as usize + bytes.len());
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        let (from, to) = (offset as usize, offset as usize + bytes.len());
         self.0.resize(self.0.len().max(to), 0);
         self.0[from..to].copy_from_slice(bytes);
         Ok(())

@@ -40,20 +40,20 @@ pub fn counts(reader: &Reader) -> CheckpointCounts {
 }
 
 /// Waits until the first partition is as wanted; the paused clock bounds the wait.
-pub async fn until(reader: &Reader, wanted: impl Fn(&PartitionStatus) -> bool) {
+pub async fn wait_until(reader: &Reader, is_reached: impl Fn(&PartitionStatus) -> bool) {
     let wait = async {
-        while !wanted(&status(reader)) {
+        while !is_reached(&status(reader)) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(120 * SECOND, wait).await;
-    waited.unwrap_or_else(|_| panic!("{:#?}", reader.status()));
+    let outcome = tokio::time::timeout(120 * SECOND, wait).await;
+    outcome.unwrap_or_else(|_| panic!("{:#?}", reader.status()));
 }
 
 /// Waits until a checkpoint of the applied data is durable.
 pub async fn checkpointed(reader: &Reader) {
-    let written = counts(reader).written;
-    until(reader, |status| status.counts.checkpoints.written > written).await;
+    let written_before = counts(reader).written;
+    wait_until(reader, |status| status.counts.checkpoints.written > written_before).await;
 }
 
 /// Ends a reader as the end of its process would, and waits until its directory is free.

@@ -61,9 +61,9 @@ impl TokioClock {
 impl Clock for TokioClock {
     #[allow(clippy::disallowed_methods, reason = "the rim of these tests: tokio's paused clock")]
     fn now(&self) -> Timestamp {
-        let passed = tokio::time::Instant::now() - self.began;
+        let elapsed = tokio::time::Instant::now() - self.began;
         let ahead_us = self.ahead_us.load(Ordering::SeqCst);
-        Timestamp::from_micros(1_000_000_000 + passed.as_micros() as i64 + ahead_us)
+        Timestamp::from_micros(1_000_000_000 + elapsed.as_micros() as i64 + ahead_us)
     }
 }
 

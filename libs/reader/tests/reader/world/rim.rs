@@ -92,9 +92,9 @@ impl ChangeLog for Rim {
         }
         let mut records = self.log.read(at, from, limit).await?;
         self.check(at, from)?;
-        let below = self.reads_below.load(Ordering::SeqCst);
+        let read_limit = self.reads_below.load(Ordering::SeqCst);
         if at.store != PartitionRef::CONTROL.store {
-            records.records.retain(|record| record.offset.0 < below);
+            records.records.retain(|record| record.offset.0 < read_limit);
         }
         if at.store != PartitionRef::CONTROL.store && !records.records.is_empty() {
             let twist = self.twist.lock().unwrap().take();
