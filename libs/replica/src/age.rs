@@ -91,7 +91,7 @@ pub fn check_bound(bound: Duration, options: &StoreOptions) -> Result<()> {
 /// Returns the clock error that one exchange shows, in microseconds: the log's clock was read
 /// somewhere between `before` and `after` of this process's clock.
 pub(crate) fn clock_error_us(before: Timestamp, log: Timestamp, after: Timestamp) -> i64 {
-    let distance = |ours: Timestamp| log.micros_since(ours).saturating_abs();
+    let distance = |local_time: Timestamp| log.micros_since(local_time).saturating_abs();
     distance(before).max(distance(after))
 }
 

@@ -129,7 +129,7 @@ mod tests {
     #[derive(Default)]
     struct Sender {
         queue: BarrierQueue,
-        begun: AtomicU64,
+        appends_begun: AtomicU64,
         gate: Option<Semaphore>,
     }
 
@@ -140,7 +140,7 @@ mod tests {
 
         async fn join(&self) -> Result<BarrierAt> {
             let send = || async {
-                let number = self.begun.fetch_add(1, Ordering::SeqCst);
+                let number = self.appends_begun.fetch_add(1, Ordering::SeqCst);
                 if let Some(gate) = &self.gate {
                     gate.acquire().await.unwrap().forget();
                 }
@@ -165,15 +165,15 @@ mod tests {
         };
         let first = spawn();
         run_other_tasks().await;
-        let later: Vec<_> = (0..5).map(|_| spawn()).collect();
+        let later_calls: Vec<_> = (0..5).map(|_| spawn()).collect();
         run_other_tasks().await;
-        assert_eq!(sender.begun.load(Ordering::SeqCst), 1);
+        assert_eq!(sender.appends_begun.load(Ordering::SeqCst), 1);
         sender.gate.as_ref().unwrap().add_permits(8);
         assert_eq!(first.await.unwrap(), at(0));
-        for call in later {
+        for call in later_calls {
             assert_eq!(call.await.unwrap(), at(1));
         }
-        assert_eq!(sender.begun.load(Ordering::SeqCst), 2);
+        assert_eq!(sender.appends_begun.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]
@@ -188,7 +188,7 @@ mod tests {
         run_other_tasks().await;
         first.abort();
         run_other_tasks().await;
-        assert_eq!(sender.begun.load(Ordering::SeqCst), 2);
+        assert_eq!(sender.appends_begun.load(Ordering::SeqCst), 2);
         sender.gate.as_ref().unwrap().add_permits(8);
         assert_eq!(second.await.unwrap(), at(1));
     }

@@ -50,7 +50,8 @@ impl ImageDestination {
                 Self::Kept(path, file)
             }
             None => {
-                let file = block_in_place(tempfile::tempfile).map_err(|error| refused(&error))?;
+                let file =
+                    block_in_place(tempfile::tempfile).map_err(|error| disk_error(&error))?;
                 Self::Unnamed(open_file(file))
             }
         })
@@ -63,16 +64,16 @@ impl ImageDestination {
 
     /// Prepares the file to receive `bytes` bytes; returns how many may be present already.
     fn begin(&self, bytes: u64) -> io::Result<u64> {
-        let has = self.file().size()?;
-        if has > bytes {
+        let present_bytes = self.file().size()?;
+        if present_bytes > bytes {
             self.file().truncate(bytes)?;
         }
-        Ok(has)
+        Ok(present_bytes)
     }
 
     /// Makes the complete image durable and opens it; returns the image, its state and its file's
     /// path, if the file is named.
-    fn opened(self, bytes: u64) -> Result<(Image, ImageState, Option<PathBuf>)> {
+    fn open(self, bytes: u64) -> Result<(Image, ImageState, Option<PathBuf>)> {
         let file = self.file();
         block_in_place(|| {
             file.truncate(bytes)?;
@@ -82,7 +83,7 @@ impl ImageDestination {
                 Self::Unnamed(_) => Ok(()),
             }
         })
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| disk_error(&error))?;
         let (image, state) = block_in_place(|| open_checkpoint(Arc::clone(file)))?;
         let path = match self {
             Self::Kept(path, _) => Some(path),
@@ -108,11 +109,11 @@ pub(crate) async fn image_of_shard(
     let state = ImageState::of_shard(&restored);
     let place = ImageDestination::make(checkpoints, SHARD, builder.memory_bytes())?;
     let file = place.file();
-    let written = block_in_place(|| {
-        file.truncate(0).map_err(|error| refused(&error))?;
+    let write_result = block_in_place(|| {
+        file.truncate(0).map_err(|error| disk_error(&error))?;
         builder.write(&state, &mut ImageFileSink(&**file))
     })?;
-    place.opened(written.bytes)
+    place.open(write_result.bytes)
 }
 
 /// Name of the file of an image that is built from a shard.
@@ -122,8 +123,8 @@ const SHARD: &str = "shard";
 struct ImageFileSink<'f>(&'f dyn DiskFile);
 
 impl ImageSink for ImageFileSink<'_> {
-    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        self.0.write_at(bytes, at).map_err(|error| refused(&error))
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.0.write_at(bytes, offset).map_err(|error| disk_error(&error))
     }
 }
 
@@ -149,7 +150,8 @@ impl Bootstrap<'_> {
         let name = first.map(|first| first.hash.to_string()).unwrap_or_default();
         let (bytes, length) = (base.bytes(), first.map_or(0, |first| u64::from(first.bytes)));
         let place = ImageDestination::make(checkpoints, &name, bytes)?;
-        let has = block_in_place(|| place.begin(bytes)).map_err(|error| refused(&error))?;
+        let present_bytes =
+            block_in_place(|| place.begin(bytes)).map_err(|error| disk_error(&error))?;
         let partial = Arc::new(PartialFile::new(Arc::clone(place.file()), bytes, length));
         let chunks = chunks_in_turn(&base.chunks, length);
         let (from, to) = (self.snapshots.clone(), ImageFileWriter::to(&place));
@@ -157,7 +159,7 @@ impl Bootstrap<'_> {
         let mut fetching = JoinSet::new();
         fetching.spawn(async move {
             let fetches = stream::iter(chunks).map(|chunk| {
-                let fetched = fetch_chunk(&from, &to, chunk, chunk.at < has);
+                let fetched = fetch_chunk(&from, &to, chunk, chunk.at < present_bytes);
                 let partial = &arrived.0;
                 async move {
                     if !chunk.is_asked_first {
@@ -167,11 +169,11 @@ impl Bootstrap<'_> {
                 }
             });
             let mut fetches = fetches.buffer_unordered(at_once);
-            let mut told = SnapshotDownload { bytes: 0, bytes_in_all: bytes };
+            let mut download = SnapshotDownload { bytes: 0, bytes_in_all: bytes };
             while let Some((at, bytes)) = fetches.try_next().await? {
                 arrived.0.note(at);
-                told.bytes += bytes;
-                tell(told);
+                download.bytes += bytes;
+                tell(download);
             }
             Ok(())
         });
@@ -192,8 +194,8 @@ impl Bootstrap<'_> {
     ) -> Result<()> {
         let laid_over = self.apply_delta(replica, base).await;
         // For a shard, `take_over` flushes to the disk, so it may block.
-        let taken = laid_over.and_then(|state| block_in_place(|| replica.take_over(state)));
-        taken.inspect_err(|_| block_in_place(|| replica.discard_rebuild()))
+        let result = laid_over.and_then(|state| block_in_place(|| replica.take_over(state)));
+        result.inspect_err(|_| block_in_place(|| replica.discard_rebuild()))
     }
 
     async fn apply_delta(
@@ -276,21 +278,21 @@ impl ImageFetch {
             self.partial.want_all();
             self.end().await?;
         }
-        let begun = block_in_place(|| {
+        let start = block_in_place(|| {
             let (image, state) = self.open()?;
             replica.start_from_image(&image, &state.state)?;
             Ok(state)
         });
-        if begun.is_err() && !self.partial.has_failed() {
+        if start.is_err() && !self.partial.has_failed() {
             self.fetching.shutdown().await;
-            return begun;
+            return start;
         }
         self.partial.want_all();
         // If the fetch failed, its error is the cause of the failed start.
         match self.end().await {
-            Ok(()) => begun,
+            Ok(()) => start,
             Err(error) => {
-                if begun.is_ok() {
+                if start.is_ok() {
                     block_in_place(|| replica.discard_rebuild());
                 }
                 Err(error)
@@ -313,7 +315,7 @@ impl ImageFetch {
     pub(crate) async fn keep(self) -> Result<Option<PathBuf>> {
         // An unnamed file is gone with the process, so a sync has no use.
         let ImageDestination::Kept(path, file) = self.place else { return Ok(None) };
-        run_blocking(move || file.sync_data().map_err(|error| refused(&error))).await?;
+        run_blocking(move || file.sync_data().map_err(|error| disk_error(&error))).await?;
         Ok(Some(path))
     }
 
@@ -345,8 +347,8 @@ impl ImageFileWriter {
         Self { file, is_kept, unsynced: AtomicU64::new(0), is_syncing: AtomicBool::new(false) }
     }
 
-    async fn write(&self, chunk: &[u8], at: u64) -> Result<()> {
-        block_in_place(|| self.file.write_at(chunk, at)).map_err(|error| refused(&error))?;
+    async fn write(&self, chunk: &[u8], offset: u64) -> Result<()> {
+        block_in_place(|| self.file.write_at(chunk, offset)).map_err(|error| disk_error(&error))?;
         let unsynced = self.unsynced.fetch_add(chunk.len() as u64, Relaxed) + chunk.len() as u64;
         if !self.is_kept || unsynced < SNAPSHOT_SYNC_BYTES || self.is_syncing.swap(true, Relaxed) {
             return Ok(());
@@ -354,7 +356,8 @@ impl ImageFileWriter {
         self.unsynced.store(0, Relaxed);
         let file = Arc::clone(&self.file);
         // The kernel reports a write-back error once, so the final sync would miss it.
-        let synced = run_blocking(move || file.sync_data().map_err(|error| refused(&error))).await;
+        let synced =
+            run_blocking(move || file.sync_data().map_err(|error| disk_error(&error))).await;
         self.is_syncing.store(false, Relaxed);
         synced
     }
@@ -375,13 +378,13 @@ async fn fetch_chunk(
 }
 
 /// Returns whether the bytes at an offset of a file are this chunk.
-fn is_chunk(file: &dyn DiskFile, id: &ChunkId, at: u64) -> Result<bool> {
+fn is_chunk(file: &dyn DiskFile, id: &ChunkId, offset: u64) -> Result<bool> {
     let mut bytes = vec![0; id.bytes as usize];
-    let read = file.read_at(&mut bytes, at).map_err(|error| refused(&error))?;
+    let read = file.read_at(&mut bytes, offset).map_err(|error| disk_error(&error))?;
     Ok(read == bytes.len() && ChunkHash::of(&bytes) == id.hash)
 }
 
-fn refused(error: &io::Error) -> Error {
+fn disk_error(error: &io::Error) -> Error {
     Error::of_disk("the snapshot's image could not be stored", error)
 }
 
@@ -401,11 +404,11 @@ mod tests {
             Ok(0)
         }
 
-        fn read_at(&self, _buffer: &mut [u8], _at: u64) -> io::Result<usize> {
+        fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
             Ok(0)
         }
 
-        fn write_at(&self, _bytes: &[u8], _at: u64) -> io::Result<()> {
+        fn write_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<()> {
             Ok(())
         }
 
@@ -460,8 +463,8 @@ mod tests {
         assert_eq!(file.synced.load(Relaxed), 2);
         write_all(&file, false, 9).await.unwrap();
         assert_eq!(file.synced.load(Relaxed), 2, "one without a name goes with the process");
-        let broken = Arc::new(CountingFile { is_broken: true, ..CountingFile::default() });
-        assert!(write_all(&broken, true, 9).await.is_err());
-        assert_eq!(broken.synced.load(Relaxed), 1, "the first error ends it");
+        let broken_file = Arc::new(CountingFile { is_broken: true, ..CountingFile::default() });
+        assert!(write_all(&broken_file, true, 9).await.is_err());
+        assert_eq!(broken_file.synced.load(Relaxed), 1, "the first error ends it");
     }
 }

@@ -60,7 +60,7 @@ impl CloseSignal {
     /// Returns when the replica is closed.
     pub async fn closed(&self) {
         // The sender lives as long as `self`, so the wait ends only with the signal.
-        let _ = self.signal.subscribe().wait_for(|closed| *closed).await;
+        let _ = self.signal.subscribe().wait_for(|is_closed| *is_closed).await;
     }
 
     /// Registers a running tail.

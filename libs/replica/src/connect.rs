@@ -97,20 +97,22 @@ pub fn replica_backoff() -> Backoff {
 /// offset, or an end below it.
 pub(crate) fn check_continues(connected: &LogConnection, state: &PartitionState) -> Result<()> {
     let Bounds { start, end, .. } = connected.bounds;
-    let ours = state.offset_applied;
-    let why = match (state.log_id, connected.log_id) {
-        (Some(ours), Some(found)) if ours != found => {
-            format!("the log was replaced: its id is {found:016x}, not {ours:016x}")
+    let local_offset = state.offset_applied;
+    let reason = match (state.log_id, connected.log_id) {
+        (Some(local_log_id), Some(found)) if local_log_id != found => {
+            format!("the log was replaced: its id is {found:016x}, not {local_log_id:016x}")
         }
         // The replica's log had a log header entry, and this log has none.
         (Some(_), None) if start == Offset(0) => {
             "the log was replaced, and the new log has no log header entry".to_owned()
         }
-        _ if start > ours => format!("the log starts at {start}, above offset {ours}"),
-        _ if end < ours => format!("the log ends at {end}, below offset {ours}"),
+        _ if start > local_offset => {
+            format!("the log starts at {start}, above offset {local_offset}")
+        }
+        _ if end < local_offset => format!("the log ends at {end}, below offset {local_offset}"),
         _ => return Ok(()),
     };
-    Err(Error::token_lost(why).with_partition(state.partition.partition))
+    Err(Error::token_lost(reason).with_partition(state.partition.partition))
 }
 
 #[cfg(test)]
@@ -135,14 +137,14 @@ mod tests {
         state.offset_applied = Offset(7);
         assert!(check_continues(&connected(7, 7, None), &state).is_ok());
         assert!(check_continues(&connected(3, 9, Some(5)), &state).is_ok());
-        for broken in [
+        for connection in [
             connected(0, 9, Some(6)),
             connected(8, 9, Some(5)),
             connected(0, 6, Some(5)),
             connected(0, 0, None),
             connected(0, 9, None),
         ] {
-            let error = check_continues(&broken, &state).unwrap_err();
+            let error = check_continues(&connection, &state).unwrap_err();
             assert_eq!(error.code(), ErrorCode::TokenLost);
         }
     }

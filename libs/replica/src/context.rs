@@ -141,8 +141,8 @@ impl ReplicaContext {
     /// first entry, the newest known definition.
     pub fn schema(&self) -> Arc<SchemaAt> {
         let schemas = self.storage.schemas();
-        let seen = schemas.get(self.schema_version());
-        self.of_home(seen.unwrap_or_else(|| schemas.newest()))
+        let current_schema = schemas.get(self.schema_version());
+        self.of_home(current_schema.unwrap_or_else(|| schemas.newest()))
     }
 
     /// Returns a definition as the store's own, regardless of the storage id of its store version.
@@ -151,8 +151,10 @@ impl ReplicaContext {
             return Arc::clone(schema);
         }
         let catalog = self.parts.catalog.catalog();
-        let own = catalog.store(self.home).and_then(|own| own.at(schema.definition.version));
-        Arc::clone(own.unwrap_or(schema))
+        let home_schema = catalog
+            .store(self.home)
+            .and_then(|home_schema| home_schema.at(schema.definition.version));
+        Arc::clone(home_schema.unwrap_or(schema))
     }
 
     /// Returns whether any partition is starting from an image.
@@ -167,8 +169,8 @@ impl ReplicaContext {
     pub fn shut_down(&self, timeout: Duration) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.close_signal.close();
-            let ended = tokio::time::timeout(timeout, self.close_signal.ended()).await;
-            ended.map_err(|_| {
+            let end = tokio::time::timeout(timeout, self.close_signal.ended()).await;
+            end.map_err(|_| {
                 let message = "the reader is closed, but its last checkpoints are not written yet; \
                 wait longer before you use the directory again";
                 Error::deadline_exceeded(message).with_store(&self.name)

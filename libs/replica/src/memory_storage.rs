@@ -41,7 +41,7 @@ impl Storage for MemoryStorage {
 
     fn open(&self, at: PartitionRef) -> Result<OpenedReplica> {
         let usages = Arc::clone(&self.usages);
-        let writer = MemoryWriter { at, served: Rows::default(), rebuilt: None, usages };
+        let writer = MemoryWriter { at, served_rows: Rows::default(), rebuilt: None, usages };
         Ok(OpenedReplica::empty(Box::new(writer)))
     }
 
@@ -78,7 +78,7 @@ impl Rows {
 /// The writer of one partition.
 struct MemoryWriter {
     at: PartitionRef,
-    served: Rows,
+    served_rows: Rows,
     /// The replica that is built next to the served one.
     rebuilt: Option<Rows>,
     usages: Usages,
@@ -86,11 +86,11 @@ struct MemoryWriter {
 
 impl MemoryWriter {
     fn target(&self) -> &Rows {
-        self.rebuilt.as_ref().unwrap_or(&self.served)
+        self.rebuilt.as_ref().unwrap_or(&self.served_rows)
     }
 
     fn publish_usage(&self) {
-        self.usages.lock().insert(self.at.partition, self.served.usage);
+        self.usages.lock().insert(self.at.partition, self.served_rows.usage);
     }
 }
 
@@ -113,7 +113,7 @@ impl ReplicaWriter for MemoryWriter {
 
     fn publish_rebuild(&mut self) -> Result<()> {
         if let Some(rebuilt) = self.rebuilt.take() {
-            self.served = rebuilt;
+            self.served_rows = rebuilt;
             self.publish_usage();
         }
         Ok(())
@@ -126,7 +126,7 @@ impl ReplicaWriter for MemoryWriter {
         match &mut self.rebuilt {
             Some(rebuilt) => rebuilt.apply(effects),
             None => {
-                self.served.apply(effects);
+                self.served_rows.apply(effects);
                 self.publish_usage();
             }
         }
@@ -170,12 +170,12 @@ mod tests {
         write(&mut *writer, "ann", Some(b"one"));
         write(&mut *writer, "bob", Some(b"two"));
         write(&mut *writer, "bob", None);
-        let served = storage.usage(AT.partition);
-        assert_eq!((served.documents, served.key_bytes, served.row_bytes), (1, 3, 3));
+        let usage = storage.usage(AT.partition);
+        assert_eq!((usage.documents, usage.key_bytes, usage.row_bytes), (1, 3, 3));
         writer.start_rebuild().unwrap();
         assert_eq!(writer.row(b"ann").unwrap(), None);
         write(&mut *writer, "eve", Some(b"three"));
-        assert_eq!(storage.usage(AT.partition), served);
+        assert_eq!(storage.usage(AT.partition), usage);
         writer.publish_rebuild().unwrap();
         let mut rows = Vec::new();
         let visit = &mut |key: &[u8], row: &[u8]| {

@@ -63,9 +63,10 @@ impl fmt::Display for PartitionFilter {
         match self {
             Self::All => f.write_str("all partitions"),
             Self::Only(partitions) => {
-                let shown: Vec<_> = partitions.iter().take(16).map(ToString::to_string).collect();
-                let more = if partitions.len() > shown.len() { ", ..." } else { "" };
-                write!(f, "partitions {}{more}", shown.join(", "))
+                let shown_ids: Vec<_> =
+                    partitions.iter().take(16).map(ToString::to_string).collect();
+                let ellipsis = if partitions.len() > shown_ids.len() { ", ..." } else { "" };
+                write!(f, "partitions {}{ellipsis}", shown_ids.join(", "))
             }
         }
     }

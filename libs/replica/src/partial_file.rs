@@ -22,7 +22,7 @@ pub(crate) struct PartialFile {
     arrived: Mutex<PresentChunks>,
     changed: Condvar,
     /// End of the most recently requested byte range.
-    wanted: watch::Sender<u64>,
+    wanted_end: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -38,27 +38,28 @@ impl PartialFile {
         let chunk_bytes = chunk_bytes.max(1);
         let is_there = vec![false; bytes.div_ceil(chunk_bytes) as usize];
         let arrived = Mutex::new(PresentChunks { is_there, has_ended: false });
-        let (changed, wanted) = (Condvar::new(), watch::Sender::new(0));
-        Self { file, bytes, chunk_bytes, arrived, changed, wanted }
+        let (changed, wanted_end) = (Condvar::new(), watch::Sender::new(0));
+        Self { file, bytes, chunk_bytes, arrived, changed, wanted_end }
     }
 
-    /// Waits until the chunk at offset `at` is close enough to the read position: a chunk that
+    /// Waits until the chunk at `offset` is close enough to the read position: a chunk that
     /// arrives earlier only fills memory.
-    pub(crate) async fn wait_turn(&self, at: u64) {
-        let is_near = |wanted: &u64| at <= wanted.saturating_add(READER_FETCHED_AHEAD_BYTES);
+    pub(crate) async fn wait_turn(&self, offset: u64) {
+        let is_near =
+            |wanted_end: &u64| offset <= wanted_end.saturating_add(READER_FETCHED_AHEAD_BYTES);
         // Never closed: `self` holds the sender.
-        drop(self.wanted.subscribe().wait_for(is_near).await);
+        drop(self.wanted_end.subscribe().wait_for(is_near).await);
     }
 
     /// Lets all chunks arrive, regardless of the read position.
     pub(crate) fn want_all(&self) {
-        self.wanted.send_replace(u64::MAX);
+        self.wanted_end.send_replace(u64::MAX);
     }
 
-    /// Notes that the chunk at offset `at` is present and verified.
-    pub(crate) fn note(&self, at: u64) {
+    /// Notes that the chunk at `offset` is present and verified.
+    pub(crate) fn note(&self, offset: u64) {
         let mut arrived = self.arrived.lock();
-        if let Some(is_there) = arrived.is_there.get_mut((at / self.chunk_bytes) as usize) {
+        if let Some(is_there) = arrived.is_there.get_mut((offset / self.chunk_bytes) as usize) {
             *is_there = true;
         }
         self.changed.notify_all();
@@ -78,18 +79,18 @@ impl PartialFile {
 
     fn wait_for(&self, bytes: Range<u64>) -> io::Result<()> {
         let first = (bytes.start / self.chunk_bytes) as usize;
-        let behind = bytes.end.min(self.bytes).div_ceil(self.chunk_bytes) as usize;
-        self.wanted.send_if_modified(|wanted| {
-            let is_new = *wanted != u64::MAX && *wanted != bytes.end;
+        let end = bytes.end.min(self.bytes).div_ceil(self.chunk_bytes) as usize;
+        self.wanted_end.send_if_modified(|wanted_end| {
+            let is_new = *wanted_end != u64::MAX && *wanted_end != bytes.end;
             if is_new {
-                *wanted = bytes.end;
+                *wanted_end = bytes.end;
             }
             is_new
         });
         let mut arrived = self.arrived.lock();
         loop {
-            let wanted = arrived.is_there.get(first..behind).unwrap_or_default();
-            if wanted.iter().all(|is_there| *is_there) {
+            let wanted_chunks = arrived.is_there.get(first..end).unwrap_or_default();
+            if wanted_chunks.iter().all(|is_there| *is_there) {
                 return Ok(());
             }
             if arrived.has_ended {
@@ -107,9 +108,9 @@ impl ImageFile for PartialFile {
         Ok(self.bytes)
     }
 
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        self.wait_for(at..at.saturating_add(buffer.len() as u64))?;
-        self.file.read_at(buffer, at)
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.wait_for(offset..offset.saturating_add(buffer.len() as u64))?;
+        self.file.read_at(buffer, offset)
     }
 
     /// Waits for the whole file: a mapping would show missing chunks as zeros.
@@ -152,8 +153,8 @@ mod tests {
         assert_eq!(last[..5], [3; 5]);
         thread::scope(|scope| {
             let reading = scope.spawn(|| {
-                let mut both = [9; 12];
-                file.read_at(&mut both, 9).map(|read| (read, both))
+                let mut both_chunks = [9; 12];
+                file.read_at(&mut both_chunks, 9).map(|read| (read, both_chunks))
             });
             write(&file, 1);
             thread::sleep(Duration::from_millis(10));
@@ -162,9 +163,9 @@ mod tests {
             thread::sleep(Duration::from_millis(10));
             assert!(!reading.is_finished(), "a byte of the third is wanted, too");
             write(&file, 2);
-            let (read, both) = reading.join().unwrap().unwrap();
-            assert_eq!((read, both[0], both[11]), (12, 0, 2));
-            assert!(both[1..11].iter().all(|byte| *byte == 1));
+            let (read, both_chunks) = reading.join().unwrap().unwrap();
+            assert_eq!((read, both_chunks[0], both_chunks[11]), (12, 0, 2));
+            assert!(both_chunks[1..11].iter().all(|byte| *byte == 1));
         });
         file.end();
         assert!(!file.has_failed());
@@ -174,24 +175,24 @@ mod tests {
     #[tokio::test]
     async fn fetches_far_ahead_of_the_reader_wait() {
         let file = partial();
-        let far = READER_FETCHED_AHEAD_BYTES + 1;
-        file.wait_turn(far - 1).await;
-        let may_come = async |at| {
-            let waited = tokio::time::timeout(Duration::from_millis(10), file.wait_turn(at));
-            waited.await.is_ok()
+        let far_offset = READER_FETCHED_AHEAD_BYTES + 1;
+        file.wait_turn(far_offset - 1).await;
+        let may_come = async |offset| {
+            let outcome = tokio::time::timeout(Duration::from_millis(10), file.wait_turn(offset));
+            outcome.await.is_ok()
         };
-        assert!(!may_come(far).await);
+        assert!(!may_come(far_offset).await);
         write(&file, 0);
         file.read_at(&mut [0; 4], 0).unwrap();
-        assert!(may_come(far + 3).await);
-        assert!(!may_come(far + 4).await);
+        assert!(may_come(far_offset + 3).await);
+        assert!(!may_come(far_offset + 4).await);
         // The end of the file is read first; that read does not count for later reads at lower
         // offsets.
         write(&file, 3);
         file.read_at(&mut [0; 4], 30).unwrap();
-        assert!(may_come(far + 20).await);
+        assert!(may_come(far_offset + 20).await);
         file.read_at(&mut [0; 4], 0).unwrap();
-        assert!(!may_come(far + 20).await);
+        assert!(!may_come(far_offset + 20).await);
         file.want_all();
         file.read_at(&mut [0; 4], 0).unwrap();
         assert!(may_come(u64::MAX).await);
@@ -207,8 +208,8 @@ mod tests {
             assert!(waiting.join().unwrap());
         });
         assert!(file.has_failed());
-        let mut some = [0; 4];
-        assert_eq!(file.read_at(&mut some, 2).unwrap(), 4);
-        file.read_at(&mut some, 8).unwrap_err();
+        let mut bytes = [0; 4];
+        assert_eq!(file.read_at(&mut bytes, 2).unwrap(), 4);
+        file.read_at(&mut bytes, 8).unwrap_err();
     }
 }

@@ -77,7 +77,9 @@ impl ServedState {
     pub fn covers(&self, log_id: LogId, position: Position) -> bool {
         let entry = |position: Position| (position.epoch, position.offset);
         self.log_id == Some(log_id)
-            && self.position.is_some_and(|served| entry(served) >= entry(position))
+            && self
+                .position
+                .is_some_and(|served_position| entry(served_position) >= entry(position))
     }
 }
 
@@ -197,11 +199,11 @@ pub struct ReplicaProgress {
 impl ReplicaProgress {
     /// Returns whether the two states are equal in everything that waits and reads use.
     pub fn is_like(&self, other: &Self) -> bool {
-        let of = |progress: &Self| {
+        let compared_state = |progress: &Self| {
             let Self { phase, generation, served, catch_up, end_offset, .. } = *progress;
             (phase, generation, served, catch_up, end_offset)
         };
-        of(self) == of(other) && self.last_error == other.last_error
+        compared_state(self) == compared_state(other) && self.last_error == other.last_error
     }
 }
 
@@ -251,9 +253,9 @@ impl ProgressBoard {
     /// Returns the inputs of the served replica's age.
     #[inline]
     pub fn freshness(&self) -> Freshness {
-        let known = |micros: i64| (micros != UNKNOWN).then_some(micros);
-        let append_time = known(self.hot.append_time_us.load(Ordering::Acquire));
-        let clock_error_us = known(self.hot.clock_error_us.load(Ordering::Acquire));
+        let known_value = |micros: i64| (micros != UNKNOWN).then_some(micros);
+        let append_time = known_value(self.hot.append_time_us.load(Ordering::Acquire));
+        let clock_error_us = known_value(self.hot.clock_error_us.load(Ordering::Acquire));
         Freshness { append_time: append_time.map(Timestamp::from_micros), clock_error_us }
     }
 

@@ -23,7 +23,7 @@ type Work = Box<dyn FnOnce(QuiescedReplica<'_>) + Send>;
 #[derive(Default)]
 pub struct QuiescedTasks {
     waiting: Mutex<Vec<Work>>,
-    asked: Notify,
+    work_queued: Notify,
 }
 
 impl QuiescedTasks {
@@ -36,15 +36,15 @@ impl QuiescedTasks {
         &self,
         work: impl FnOnce(&PartitionState, &dyn ReplicaWriter) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (done, doing) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let work = |quiesced: QuiescedReplica<'_>| {
             let result = quiesced.and_then(|(state, writer)| work(state, writer));
             // The caller may have stopped waiting.
-            drop(done.send(result));
+            drop(sender.send(result));
         };
         self.waiting.lock().push(Box::new(work));
-        self.asked.notify_one();
-        match tokio::time::timeout(WAIT_MAX, doing).await {
+        self.work_queued.notify_one();
+        match tokio::time::timeout(WAIT_MAX, receiver).await {
             Ok(Ok(result)) => result,
             _ => Err(Error::unavailable(
                 "the replica did not pause in time, or has closed; try again",
@@ -54,16 +54,16 @@ impl QuiescedTasks {
 
     /// Returns when the queue may hold work.
     pub async fn asked(&self) {
-        self.asked.notified().await;
+        self.work_queued.notified().await;
     }
 
     /// Runs all queued work.
     pub(crate) fn run(&self, replica: &PartitionReplica) {
         let quiesced = replica.is_quiesced().then(|| (replica.state(), replica.writer()));
-        let none = || {
+        let rebuilding = || {
             Error::unavailable("the replica is being rebuilt; try again once the replica serves")
         };
-        self.end_all(|| quiesced.ok_or_else(none));
+        self.end_all(|| quiesced.ok_or_else(rebuilding));
     }
 
     /// Refuses all queued work, because another reader owns the replica.

@@ -23,7 +23,9 @@ impl ReadinessState {
     /// Returns the worse of the two.
     pub(crate) fn worse(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Serving(one), Self::Serving(two)) => Self::Serving(one.max(two)),
+            (Self::Serving(first_bound), Self::Serving(second_bound)) => {
+                Self::Serving(first_bound.max(second_bound))
+            }
             _ => Self::Unavailable,
         }
     }

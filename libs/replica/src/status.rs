@@ -140,12 +140,15 @@ fn work(partitions: &[PartitionStatus]) -> (u64, u64) {
     if !downloads.is_empty() {
         // Bytes and offsets have no common unit, and the downloads come first. Partitions whose
         // download is complete had about as many bytes.
-        let add = |(done, all), of: &SnapshotDownload| (done + of.bytes, all + of.bytes_in_all);
+        let add = |(done, all), download: &SnapshotDownload| {
+            (done + download.bytes, all + download.bytes_in_all)
+        };
         let (done, all) = downloads.iter().fold((0, 0), add);
-        let has_begun =
-            |it: &&PartitionStatus| it.snapshot_download.is_none() && it.counts.bootstraps > 0;
-        let begun = partitions.iter().filter(has_begun).count() as u64;
-        let fetched = begun * (all / downloads.len() as u64);
+        let has_begun = |status: &&PartitionStatus| {
+            status.snapshot_download.is_none() && status.counts.bootstraps > 0
+        };
+        let begun_count = partitions.iter().filter(has_begun).count() as u64;
+        let fetched = begun_count * (all / downloads.len() as u64);
         return (done + fetched, all + fetched);
     }
     let done = partitions.iter().map(|partition| partition.catch_up.done()).sum();
@@ -157,8 +160,8 @@ fn remaining(since_open_us: i64, done: u64, total: u64) -> Option<Duration> {
         return Some(Duration::ZERO);
     }
     let since_open_us = u64::try_from(since_open_us).ok().filter(|_| done > 0)?;
-    let left = u128::from(since_open_us) * u128::from(total - done) / u128::from(done);
-    Some(Duration::from_micros(u64::try_from(left).unwrap_or(u64::MAX)))
+    let left_us = u128::from(since_open_us) * u128::from(total - done) / u128::from(done);
+    Some(Duration::from_micros(u64::try_from(left_us).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -192,12 +195,16 @@ mod tests {
     #[test]
     fn fetched_bytes_count_while_other_partitions_fetch() {
         let download = |bytes| Some(SnapshotDownload { bytes, bytes_in_all: 100 });
-        let (waiting, half) = (partition(download(0), 0), partition(download(50), 0));
-        assert_eq!(work(&[half.clone(), waiting.clone()]), (50, 200));
-        let begun = partition(None, 1);
-        assert_eq!(work(&[begun.clone(), half]), (150, 200));
-        assert_eq!(work(&[begun.clone(), waiting]), (100, 200));
-        assert_eq!(work(&[begun.clone(), begun]), (6, 18), "then what is left of the logs counts");
+        let (waiting, half_fetched) = (partition(download(0), 0), partition(download(50), 0));
+        assert_eq!(work(&[half_fetched.clone(), waiting.clone()]), (50, 200));
+        let begun_partition = partition(None, 1);
+        assert_eq!(work(&[begun_partition.clone(), half_fetched]), (150, 200));
+        assert_eq!(work(&[begun_partition.clone(), waiting]), (100, 200));
+        assert_eq!(
+            work(&[begun_partition.clone(), begun_partition]),
+            (6, 18),
+            "then what is left of the logs counts"
+        );
     }
 
     #[test]

@@ -57,14 +57,15 @@ impl ReplicaContext {
         position: Position,
     ) -> Result<()> {
         let mut updates = partition.board.watch();
-        let mut asked = None;
+        let mut check_number = None;
         loop {
             let current = updates.borrow_and_update().clone();
             match state_of_wait(partition, &current, log_id, position)? {
                 WaitState::Done => return Ok(()),
                 WaitState::Wait => {}
                 WaitState::OtherLog => {
-                    let number = *asked.get_or_insert_with(|| partition.board.ask_for_check());
+                    let number =
+                        *check_number.get_or_insert_with(|| partition.board.ask_for_check());
                     if current.checked >= number && current.checked_log_id != Some(log_id) {
                         return Err(token_lost(partition));
                     }
@@ -174,8 +175,8 @@ impl ReplicaContext {
     ) -> Result<()> {
         let mut updates = partition.board.watch();
         let log_id = loop {
-            let served = updates.borrow_and_update().served;
-            if let Some(log_id) = served.log_id {
+            let served_state = updates.borrow_and_update().served;
+            if let Some(log_id) = served_state.log_id {
                 break log_id;
             }
             updates.changed().await.map_err(|_| closed())?;
@@ -200,8 +201,8 @@ impl ReplicaContext {
             updates.changed().await.map_err(|_| closed())?;
         }
         let barrier = partition.barriers.join(|| self.send_barrier(partition)).await?;
-        let waited = self.wait_for(partition, barrier.log_id, barrier.position).await;
-        waited.map_err(|error| match error.code() {
+        let outcome = self.wait_for(partition, barrier.log_id, barrier.position).await;
+        outcome.map_err(|error| match error.code() {
             ErrorCode::TokenLost => replaced(partition),
             _ => error,
         })
@@ -209,11 +210,11 @@ impl ReplicaContext {
 
     /// Appends a barrier to the partition's log as this replica knows it.
     async fn send_barrier(&self, partition: &Partition) -> Result<BarrierAt> {
-        let served = partition.board.current().served;
-        let (Some(log_id), Some(position)) = (served.log_id, served.position) else {
+        let served_state = partition.board.current().served;
+        let (Some(log_id), Some(position)) = (served_state.log_id, served_state.position) else {
             return Err(Error::unavailable("the partition's log has no entry yet; try again"));
         };
-        let barrier = barrier_entry(log_id, position, served.schema_version);
+        let barrier = barrier_entry(log_id, position, served_state.schema_version);
         let mut receipt = self.append_barrier(partition.at, &barrier).await;
         let mut backoff = replica_backoff();
         for _ in 1..READER_BARRIER_TRIES_MAX {
@@ -227,7 +228,7 @@ impl ReplicaContext {
         }
         let receipt = match receipt {
             // The barrier's offset is below the replica's: it is another log.
-            Ok(receipt) if receipt.offset < served.offset_applied => Err(replaced(partition)),
+            Ok(receipt) if receipt.offset < served_state.offset_applied => Err(replaced(partition)),
             Ok(receipt) => Ok(receipt),
             Err(error) if error.code() == ErrorCode::TokenLost => Err(replaced(partition)),
             Err(error) => Err(error),
@@ -326,7 +327,7 @@ fn state_of_wait(
         return Err(error.clone());
     }
     Ok(match current.served.log_id {
-        Some(served) if served != log_id => WaitState::OtherLog,
+        Some(served_log_id) if served_log_id != log_id => WaitState::OtherLog,
         _ => WaitState::Wait,
     })
 }

@@ -18,13 +18,13 @@ struct Output<'l> {
 }
 
 impl ImageSink for Output<'_> {
-    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
         if (self.is_late)() {
             let message =
                 "the checkpoint took too long and was abandoned; the previous checkpoint stays";
             return Err(Error::deadline_exceeded(message));
         }
-        self.file.write_at(bytes, at).map_err(|error| refused("write", &error))
+        self.file.write_at(bytes, offset).map_err(|error| disk_error("write", &error))
     }
 }
 
@@ -42,7 +42,7 @@ pub fn write_checkpoint(
 ) -> Result<u64> {
     let mut output = Output { file, is_late };
     let bytes = documents.write_image(head.encode()?, &mut output)?;
-    file.sync_data().map_err(|error| refused("make durable", &error))?;
+    file.sync_data().map_err(|error| disk_error("make durable", &error))?;
     Ok(bytes)
 }
 
@@ -61,9 +61,13 @@ pub fn open_checkpoint(file: Arc<dyn DiskFile>) -> Result<(Image, ImageState)> {
 /// Returns the same errors as [`open_checkpoint`].
 pub(crate) fn open_image(file: Arc<dyn ImageFile>) -> Result<(Image, ImageState)> {
     let image = Image::open(file)?;
-    let about = image.metadata();
-    let head =
-        ImageState::decode(about.partition, about.partitions, about.progress, image.state())?;
+    let metadata = image.metadata();
+    let head = ImageState::decode(
+        metadata.partition,
+        metadata.partitions,
+        metadata.progress,
+        image.state(),
+    )?;
     Ok((image, head))
 }
 
@@ -76,8 +80,8 @@ impl ImageFile for CheckpointImage {
         self.0.size()
     }
 
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, at)
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -86,7 +90,7 @@ impl ImageFile for CheckpointImage {
 }
 
 /// Returns the error for a disk operation on a checkpoint that failed.
-pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
+pub(super) fn disk_error(doing: &str, error: &io::Error) -> Error {
     Error::unavailable(format!(
         "could not {doing} a checkpoint: {error}; look at the checkpoint directory and its disk"
     ))

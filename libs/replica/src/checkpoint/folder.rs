@@ -12,7 +12,7 @@ use forebay_index::Image;
 use forebay_log::disk::Disk;
 use forebay_snapshot::ImageState;
 
-use super::file::{open_checkpoint, refused};
+use super::file::{disk_error, open_checkpoint};
 
 pub(super) const SUFFIX: &str = ".checkpoint";
 
@@ -52,7 +52,7 @@ impl CheckpointFolder {
     /// Returns `Unavailable` if the directory cannot be listed.
     pub fn newest(&self, store: StoreId) -> Result<BTreeMap<PartitionId, PathBuf>> {
         let dir = &self.dir;
-        let names = self.disk.list(dir).map_err(|error| refused("look for", &error))?;
+        let names = self.disk.list(dir).map_err(|error| disk_error("look for", &error))?;
         let prefix = format!("{:016x}-", store.0);
         let partition = |name: &String| {
             let (partition, serial) = name.strip_prefix(&prefix)?.split_once('-')?;
@@ -75,7 +75,7 @@ impl CheckpointFolder {
         at: PartitionRef,
         partitions: PartitionCount,
     ) -> Result<(Image, ImageState)> {
-        let file = self.disk.open(path).map_err(|error| refused("open", &error))?;
+        let file = self.disk.open(path).map_err(|error| disk_error("open", &error))?;
         let (image, head) = open_checkpoint(file)?;
         image.metadata().check_is_of(at, partitions)?;
         Ok((image, head))

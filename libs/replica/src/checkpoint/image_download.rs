@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 use forebay_log::disk::DiskFile;
 
-use super::file::refused;
+use super::file::disk_error;
 use super::folder::SUFFIX;
 use super::{Checkpoints, SUFFIX_FETCHED};
 
@@ -27,15 +27,16 @@ impl Checkpoints {
         let name = format!("{}{image}{SUFFIX_FETCHED}", self.prefix());
         self.remove_fetched(Some(&name));
         let path = dir.join(name);
-        let opened = match disk.open(&path) {
+        let open_result = match disk.open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => disk.create(&path),
-            opened => opened,
+            open_result => open_result,
         };
-        let file = opened.map_err(|error| refused("fetch", &error))?;
-        let told = |error| refused("fetch", &error);
+        let file = open_result.map_err(|error| disk_error("fetch", &error))?;
+        let fetch_error = |error| disk_error("fetch", &error);
         // The last chunk may be present without earlier ones, so the file's length says nothing.
-        let (has, free) = (file.stored_bytes().map_err(told)?, disk.free_bytes(dir).map_err(told)?);
-        let missing = bytes.saturating_sub(has);
+        let (stored_bytes, free) =
+            (file.stored_bytes().map_err(fetch_error)?, disk.free_bytes(dir).map_err(fetch_error)?);
+        let missing = bytes.saturating_sub(stored_bytes);
         if missing > free {
             let message = format!(
                 "the disk of {} has no room for a snapshot; make room, or use another directory",
@@ -101,11 +102,11 @@ mod tests {
         };
         let checkpoints = Arc::new(checkpoints);
         let at = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
-        let kept = Checkpoints::lock(&checkpoints, at).unwrap();
-        let (_, file) = kept.fetched_file("image", 1).unwrap();
+        let locked = Checkpoints::lock(&checkpoints, at).unwrap();
+        let (_, file) = locked.fetched_file("image", 1).unwrap();
         let bytes = disk.free_bytes(folder.path()).unwrap() + (1 << 30);
         file.write_at(&[1], bytes - 1).unwrap();
-        let error = kept.fetched_file("image", bytes).unwrap_err();
+        let error = locked.fetched_file("image", bytes).unwrap_err();
         assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
         assert!(error.message().contains("no room for a snapshot"), "{error}");
     }

@@ -40,7 +40,7 @@ use forebay_log::disk::DiskLock;
 use forebay_snapshot::ImageState;
 use tokio::time::Sleep;
 
-use self::file::refused;
+use self::file::disk_error;
 use self::folder::SUFFIX;
 use crate::partition_replica::PartitionReplica;
 
@@ -61,14 +61,14 @@ pub struct Checkpoints {
     at: PartitionRef,
     /// Highest serial used so far.
     serial: u64,
-    due: Pin<Box<Sleep>>,
+    next_due: Pin<Box<Sleep>>,
     /// Number and offset of the replica in the last checkpoint written.
     last: Option<(u32, Offset)>,
     /// File that this reader resumed from.
     restored: Option<PathBuf>,
     /// Log and offset of an existing checkpoint that lacks only its schema definition: no
     /// checkpoint of an earlier offset of that log replaces it.
-    kept: Option<(LogId, Offset)>,
+    kept_from: Option<(LogId, Offset)>,
     /// Error of the last checkpoint, if it failed.
     last_error: Option<ErrorCode>,
     /// Lock that the tail holds until it ends.
@@ -77,9 +77,9 @@ pub struct Checkpoints {
 }
 
 /// Returns when a checkpoint is due.
-pub(crate) async fn due(checkpoints: &mut Option<Checkpoints>) {
+pub(crate) async fn wait_until_due(checkpoints: &mut Option<Checkpoints>) {
     match checkpoints {
-        Some(checkpoints) => checkpoints.due.as_mut().await,
+        Some(checkpoints) => checkpoints.next_due.as_mut().await,
         None => std::future::pending().await,
     }
 }
@@ -102,10 +102,20 @@ impl Checkpoints {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(folder.unusable(&error)),
         };
-        let due = Box::pin(tokio::time::sleep(folder.interval));
-        let (folder, last, kept, last_error) = (Arc::clone(folder), None, None, None);
+        let next_due = Box::pin(tokio::time::sleep(folder.interval));
+        let (folder, last, kept_from, last_error) = (Arc::clone(folder), None, None, None);
         let restored = None;
-        Ok(Some(Self { folder, at, serial: 0, due, last, restored, kept, last_error, lock }))
+        Ok(Some(Self {
+            folder,
+            at,
+            serial: 0,
+            next_due,
+            last,
+            restored,
+            kept_from,
+            last_error,
+            lock,
+        }))
     }
 
     /// Takes the lock as [`Checkpoints::try_lock`] does, for a folder that must not be shared.
@@ -128,7 +138,7 @@ impl Checkpoints {
     /// # Errors
     /// Returns `Unavailable` if the directory cannot be listed.
     pub(crate) fn files(&mut self) -> Result<Vec<PathBuf>> {
-        let serials = self.sweep(u64::MAX).map_err(|error| refused("look for", &error))?;
+        let serials = self.sweep(u64::MAX).map_err(|error| disk_error("look for", &error))?;
         self.serial = serials.last().copied().unwrap_or(0);
         Ok(serials.into_iter().rev().map(|serial| self.path(serial, SUFFIX)).collect())
     }
@@ -146,7 +156,7 @@ impl Checkpoints {
     /// offset.
     pub(crate) fn keep_from(&mut self, log_id: Option<LogId>, offset: Offset) {
         // The caller goes from the newest file to the oldest, so the first call counts.
-        self.kept = self.kept.or(log_id.map(|log_id| (log_id, offset)));
+        self.kept_from = self.kept_from.or(log_id.map(|log_id| (log_id, offset)));
     }
 
     /// Notes that this replica was restored from `file`.
@@ -186,8 +196,9 @@ impl Checkpoints {
     ) -> Result<bool> {
         let (log_id, offset) = (replica.state().log_id, replica.state().offset_applied);
         let now = (replica.number(), offset);
-        let is_behind = |(kept, from): (LogId, Offset)| log_id == Some(kept) && offset < from;
-        if self.last == Some(now) || self.kept.is_some_and(is_behind) {
+        let is_behind =
+            |(kept_log_id, from): (LogId, Offset)| log_id == Some(kept_log_id) && offset < from;
+        if self.last == Some(now) || self.kept_from.is_some_and(is_behind) {
             return Ok(false);
         }
         let Some(head) = replica.checkpoint_head(clock_error_us) else { return Ok(false) };
@@ -198,18 +209,18 @@ impl Checkpoints {
             return Err(Error::limit_exceeded(message, bytes_max, bytes));
         }
         self.serial += 1;
-        let (aside, path) = (self.path(self.serial, SUFFIX_NEW), self.path(self.serial, SUFFIX));
+        let (new_path, path) = (self.path(self.serial, SUFFIX_NEW), self.path(self.serial, SUFFIX));
         let (disk, dir) = (&self.folder.disk, &self.folder.dir);
-        let written = disk.create(&aside).map_err(|error| refused("make", &error));
-        let written =
-            written.and_then(|file| write_checkpoint(&*file, &head, replica.writer(), is_late));
-        let named = written.and_then(|_| {
-            let named = disk.rename(&aside, &path).and_then(|()| disk.sync_dir(dir));
-            named.map_err(|error| refused("name", &error))
+        let write_result = disk.create(&new_path).map_err(|error| disk_error("make", &error));
+        let write_result = write_result
+            .and_then(|file| write_checkpoint(&*file, &head, replica.writer(), is_late));
+        let named = write_result.and_then(|_| {
+            let named = disk.rename(&new_path, &path).and_then(|()| disk.sync_dir(dir));
+            named.map_err(|error| disk_error("name", &error))
         });
         if let Err(error) = named {
             // If this removal fails, the next open or the next checkpoint removes the file.
-            let _ = disk.remove(&aside);
+            let _ = disk.remove(&new_path);
             return Err(error);
         }
         self.last = Some(now);
@@ -228,9 +239,9 @@ impl Checkpoints {
 
     /// Starts the wait for the next checkpoint, after one that took `took_us`.
     pub(crate) fn rest(&mut self, took_us: i64) {
-        let took = Duration::from_micros(u64::try_from(took_us).unwrap_or(0));
-        let wait = self.folder.interval.max(took.saturating_mul(REST_FACTOR));
-        self.due = Box::pin(tokio::time::sleep(wait));
+        let duration = Duration::from_micros(u64::try_from(took_us).unwrap_or(0));
+        let wait = self.folder.interval.max(duration.saturating_mul(REST_FACTOR));
+        self.next_due = Box::pin(tokio::time::sleep(wait));
     }
 
     fn path(&self, serial: u64, suffix: &str) -> PathBuf {
@@ -270,8 +281,8 @@ impl Checkpoints {
         let (disk, dir) = (&self.folder.disk, &self.folder.dir);
         let prefix = self.prefix();
         let names = disk.list(dir).unwrap_or_default();
-        let own = names.iter().filter(|name| name.starts_with(&prefix));
-        own.for_each(|name| self.remove(&dir.join(name)));
+        let own_names = names.iter().filter(|name| name.starts_with(&prefix));
+        own_names.for_each(|name| self.remove(&dir.join(name)));
     }
 
     fn remove(&self, path: &Path) {

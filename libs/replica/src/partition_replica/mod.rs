@@ -131,7 +131,7 @@ impl PartitionReplica {
             return Err(self.locate(Error::unavailable(message)));
         }
         // If the log was truncated since, above the applied offset, there is less to catch up with.
-        let is_first = self.opened.is_none_or(|opened| bounds.end < opened.end);
+        let is_first = self.opened.is_none_or(|bounds_at_open| bounds.end < bounds_at_open.end);
         if is_first {
             let start = bounds.start.max(self.state.offset_applied);
             self.opened = Some(Bounds { start, ..bounds });
@@ -146,7 +146,7 @@ impl PartitionReplica {
         LogCursor {
             append_time: self.append_time,
             clock_error_us: self.clock_error_us,
-            opened: self.opened.map(|at| (at.start, at.end)),
+            opened: self.opened.map(|bounds| (bounds.start, bounds.end)),
             copy: self.number,
             ..LogCursor::default()
         }
@@ -188,10 +188,10 @@ impl PartitionReplica {
         // image of its snapshot is its checkpoint until the replica is detached.
         let is_whole = self.is_quiesced() && !self.writer.shares_records();
         let is_kept = is_whole && self.state.log_id.is_some();
-        let opened = self.opened.filter(|_| is_kept)?;
+        let bounds_at_open = self.opened.filter(|_| is_kept)?;
         let (state, append_time) = (self.state.clone(), self.append_time);
-        let opened = Some((opened.start, opened.end));
-        Some(ImageState { state, append_time, clock_error_us, opened })
+        let open_range = Some((bounds_at_open.start, bounds_at_open.end));
+        Some(ImageState { state, append_time, clock_error_us, opened: open_range })
     }
 
     /// Returns the writer of the replica that follows the log.
@@ -213,7 +213,7 @@ impl PartitionReplica {
 
     /// Returns whether the visible state has reached the end that the log had at the open.
     fn has_caught_up(&self) -> bool {
-        self.opened.is_some_and(|opened| self.visible.offset_applied >= opened.end)
+        self.opened.is_some_and(|bounds_at_open| self.visible.offset_applied >= bounds_at_open.end)
     }
 
     /// Returns whether the replica is in service and its documents are at the state's position.

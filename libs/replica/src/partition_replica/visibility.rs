@@ -60,7 +60,8 @@ impl PartitionReplica {
     /// Reports the replica in the progress, as the one in service or as the one under
     /// construction.
     pub(crate) fn report(&mut self, progress: &mut ReplicaProgress) {
-        let opened = self.opened.map_or((Offset(0), Offset(0)), |at| (at.start, at.end));
+        let opened =
+            self.opened.map_or((Offset(0), Offset(0)), |bounds| (bounds.start, bounds.end));
         let offset_applied = self.visible.offset_applied;
         let catch_up = CatchUp { start: opened.0, offset_applied, target: opened.1 };
         if let Some(reason) = &self.reason {

@@ -28,13 +28,13 @@ const AT: PartitionRef = PartitionRef { store: StoreId(42), partition: Partition
 #[derive(Default)]
 struct Disk {
     /// For each write, the offset after each of its entries, and the offset after all of them.
-    written: Vec<(Vec<Offset>, Offset)>,
+    writes: Vec<(Vec<Offset>, Offset)>,
     refusal: Option<Error>,
 }
 
 /// A writer that buffers entries until `write_buffered`.
 struct BufferingWriter {
-    taken: Vec<Offset>,
+    buffered: Vec<Offset>,
     disk: Arc<Mutex<Disk>>,
 }
 
@@ -46,7 +46,7 @@ impl RowLookup for BufferingWriter {
 
 impl ReplicaWriter for BufferingWriter {
     fn start_rebuild(&mut self) -> Result<()> {
-        self.taken.clear();
+        self.buffered.clear();
         Ok(())
     }
 
@@ -60,7 +60,7 @@ impl ReplicaWriter for BufferingWriter {
         if let Some(reason) = effects.skipped.take() {
             return Err(reason);
         }
-        self.taken.push(state.offset_applied);
+        self.buffered.push(state.offset_applied);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl ReplicaWriter for BufferingWriter {
         if let Some(refusal) = disk.refusal.take() {
             return Err(refusal);
         }
-        disk.written.push((std::mem::take(&mut self.taken), state.offset_applied));
+        disk.writes.push((std::mem::take(&mut self.buffered), state.offset_applied));
         Ok(())
     }
 }
@@ -87,7 +87,7 @@ impl World {
         let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
         let schema = SchemaAt::of(spec.define(AT.store).unwrap());
         let disk = Arc::<Mutex<Disk>>::default();
-        let writer = BufferingWriter { taken: Vec::new(), disk: Arc::clone(&disk) };
+        let writer = BufferingWriter { buffered: Vec::new(), disk: Arc::clone(&disk) };
         let replica = PartitionReplica::first(AT, PartitionCount(1), Box::new(writer));
         Self { replica, disk, schemas: SchemaSet::new([schema]).unwrap() }
     }
@@ -101,14 +101,14 @@ impl World {
         self.replica.apply(record, &self.schemas, |_| ())
     }
 
-    fn shown(&mut self) -> Offset {
+    fn served_offset(&mut self) -> Offset {
         let mut progress = ReplicaProgress::default();
         self.replica.report(&mut progress);
         progress.served.offset_applied
     }
 
-    fn written(&self) -> Vec<(Vec<Offset>, Offset)> {
-        self.disk.lock().written.clone()
+    fn writes(&self) -> Vec<(Vec<Offset>, Offset)> {
+        self.disk.lock().writes.clone()
     }
 }
 
@@ -117,13 +117,13 @@ fn buffered_entries_become_visible_after_flush() {
     let mut world = World::new();
     for offset in 0..3 {
         world.apply(offset, 7).unwrap();
-        assert_eq!(world.shown(), Offset(0));
+        assert_eq!(world.served_offset(), Offset(0));
     }
     assert!(!world.replica.is_quiesced(), "no checkpoint is made of it");
     world.replica.write_buffered().unwrap();
-    assert_eq!(world.shown(), Offset(3));
+    assert_eq!(world.served_offset(), Offset(3));
     world.replica.write_buffered().unwrap();
-    assert_eq!(world.written(), [([1, 2, 3].map(Offset).to_vec(), Offset(3))]);
+    assert_eq!(world.writes(), [([1, 2, 3].map(Offset).to_vec(), Offset(3))]);
     assert!(world.replica.is_quiesced());
 }
 
@@ -133,10 +133,10 @@ fn refused_effects_are_written_once_the_disk_accepts_them() {
     world.apply(0, 7).unwrap();
     world.disk.lock().refusal = Some(Error::unavailable("no room on the disk"));
     assert!(matches!(world.replica.write_buffered(), Err(ApplyError::Full(_))));
-    assert!(world.replica.has_pending_effects() && world.shown() == Offset(0));
+    assert!(world.replica.has_pending_effects() && world.served_offset() == Offset(0));
     world.replica.write_pending().unwrap();
-    assert_eq!(world.shown(), Offset(1));
-    assert_eq!(world.written(), [(vec![Offset(1)], Offset(1))]);
+    assert_eq!(world.served_offset(), Offset(1));
+    assert_eq!(world.writes(), [(vec![Offset(1)], Offset(1))]);
 }
 
 #[test]
@@ -146,5 +146,5 @@ fn flush_writes_no_state_that_the_writer_refused() {
     // An entry of another log is skipped, which this writer refuses.
     assert!(matches!(world.apply(1, 8), Err(ApplyError::Broken(_))));
     world.replica.write_buffered().unwrap();
-    assert_eq!((world.shown(), world.written()), (Offset(0), Vec::new()));
+    assert_eq!((world.served_offset(), world.writes()), (Offset(0), Vec::new()));
 }

@@ -50,14 +50,14 @@ impl Tail {
             if let Err(error) = self.context.await_definition(version, wait_max).await {
                 // The checkpoint is sound, and becomes usable once its definition is known.
                 let (log_id, offset) = (head.state.log_id, head.state.offset_applied);
-                self.checkpoints.iter_mut().for_each(|kept| kept.keep_from(log_id, offset));
+                self.checkpoints.iter_mut().for_each(|saved| saved.keep_from(log_id, offset));
                 return Err(error);
             }
         }
         let clock_error_us = head.clock_error_us;
         block_in_place(|| self.replica.restore(head, &image))?;
         let replica = &self.replica;
-        self.checkpoints.iter_mut().for_each(|kept| kept.note_restored(replica, file));
+        self.checkpoints.iter_mut().for_each(|saved| saved.note_restored(replica, file));
         if let Some(micros) = clock_error_us {
             self.partition.board.set_clock_error(micros);
         }
@@ -113,10 +113,10 @@ impl Tail {
             let took_us = clock.now().micros_since(began).unsigned_abs();
             longest.is_some_and(|longest| Duration::from_micros(took_us) > longest)
         };
-        let written =
+        let is_written =
             block_in_place(|| checkpoints.write(replica, usage, clock_error_us, &is_late));
         checkpoints.rest(clock.now().micros_since(began));
-        match written {
+        match is_written {
             Ok(false) => return,
             Ok(true) => self.counts.checkpoints.written += 1,
             Err(error) => {

@@ -71,7 +71,7 @@ impl Tail {
                     tracing::warn!(%at, %error, "no snapshot available; loading a shard");
                 }
                 Ok(false) => {}
-                begun => return begun,
+                outcome => return outcome,
             }
         }
         let Bounds { start, end, .. } = connected.bounds;
@@ -127,21 +127,22 @@ impl Tail {
             if is_beside { READER_BESIDE_CHUNKS_AT_ONCE } else { SNAPSHOT_CHUNKS_AT_ONCE };
         let bootstrap = Bootstrap { snapshots, manifest, chunks_at_once };
         let partition = Arc::clone(&self.partition);
-        let tell =
-            move |told| partition.board.publish(|progress| progress.snapshot_download = Some(told));
+        let tell = move |download| {
+            partition.board.publish(|progress| progress.snapshot_download = Some(download))
+        };
         tell(SnapshotDownload { bytes: 0, bytes_in_all: manifest.base.bytes() });
         // The semaphore never closes; an error would mean no permit, and no reason not to fetch.
         // The permit is held until the replica is built.
         let turns = if is_beside { READER_FETCHES_AT_ONCE as u32 } else { 1 };
         let context = Arc::clone(&self.context);
         let turn = context.fetches.acquire_many(turns).await.ok();
-        let begun = async {
+        let start = async {
             let mut fetch = bootstrap.fetch(&self.checkpoints, tell)?;
             fetch.begin(&mut self.replica).await.map(|state| (fetch, state))
         };
-        let begun = begun.await;
+        let start = start.await;
         self.partition.board.publish(|progress| progress.snapshot_download = None);
-        let (fetch, state) = begun?;
+        let (fetch, state) = start?;
         bootstrap.take_over(&mut self.replica, state).await?;
         drop(turn);
         // Reads use the image by now. If the sync fails, a restart bootstraps again.
@@ -161,9 +162,9 @@ impl Tail {
         let (name, at) = (&self.context.name, self.partition.at);
         let mut shard =
             RemoteShardExport::freeze(from, name, Some(at.store), at.partition, 0).await?;
-        let made = self.image_of(&mut shard).await;
+        let image_result = self.image_of(&mut shard).await;
         shard.end().await;
-        let (image, state, file) = made?;
+        let (image, state, file) = image_result?;
         let is_of_log = connected.log_id.is_none_or(|log_id| state.state.log_id == Some(log_id));
         if state.state.partition != at || !is_of_log {
             return Err(Error::unavailable(
@@ -194,8 +195,8 @@ impl Tail {
     }
 
     /// Refuses a snapshot after the log's end, and waits for the schema definition of its position.
-    async fn check_start(&self, at: &Progress) -> Result<()> {
-        let (offset, version) = (at.offset_applied, at.schema_version);
+    async fn check_start(&self, progress: &Progress) -> Result<()> {
+        let (offset, version) = (progress.offset_applied, progress.schema_version);
         // Queried again, because the log may have advanced since the connect.
         let bounds = self.context.parts.log.bounds(self.partition.at);
         if offset > in_time(Duration::ZERO, bounds).await?.end {
@@ -210,14 +211,14 @@ impl Tail {
         Ok(())
     }
 
-    fn note_bootstrap(&mut self, file: Option<PathBuf>, with: &str) {
-        if let Some(kept) = &mut self.checkpoints {
-            file.iter().for_each(|file| block_in_place(|| kept.take_fetched(file)));
+    fn note_bootstrap(&mut self, file: Option<PathBuf>, source: &str) {
+        if let Some(checkpoints) = &mut self.checkpoints {
+            file.iter().for_each(|file| block_in_place(|| checkpoints.take_fetched(file)));
             // A checkpoint would hold nothing that is not on disk or in the log, and catching up
             // comes first.
-            kept.rest(0);
+            checkpoints.rest(0);
         }
         let (at, name) = (self.partition.at, &self.context.name);
-        tracing::info!(store = %name, partition = %at.partition, with, "bootstrap loaded");
+        tracing::info!(store = %name, partition = %at.partition, with = source, "bootstrap loaded");
     }
 }

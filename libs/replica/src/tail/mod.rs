@@ -172,7 +172,7 @@ impl Tail {
             let session = AssertUnwindSafe(self.run_session()).catch_unwind().await;
             let end = match session {
                 Ok(Err(end)) => end,
-                Ok(Ok(never)) => match never {},
+                Ok(Ok(impossible)) => match impossible {},
                 Err(panic) => SessionEnd::Poison(Error::of_panic(panic.as_ref())),
             };
             match end {

@@ -27,8 +27,8 @@ impl Tail {
         let replayed = self.replay_until_error(records).await;
         // Write the records before the failing one. If that write fails permanently, report that
         // error: otherwise the tail would keep following with a replica that can no longer write.
-        let written = self.write_buffered();
-        written.and(replayed)
+        let write_result = self.write_buffered();
+        write_result.and(replayed)
     }
 
     async fn replay_until_error(&mut self, records: &[LogRecord]) -> Result<(), SessionEnd> {
@@ -53,16 +53,16 @@ impl Tail {
             return Ok((record, entry));
         }
         let log = &*self.context.parts.log;
-        let again = read_one(log, self.partition.at, record.offset).await;
-        let record = again.map_err(SessionEnd::Retry)?.unwrap_or(record);
+        let second_read = read_one(log, self.partition.at, record.offset).await;
+        let record = second_read.map_err(SessionEnd::Retry)?.unwrap_or(record);
         let entry = decode_entry(&record.entry);
         Ok((record, entry))
     }
 
     fn is_suspect(&self, entry: &Result<Entry>) -> bool {
-        let Some(ours) = self.replica.state().log_id else { return false };
+        let Some(local_log_id) = self.replica.state().log_id else { return false };
         match entry {
-            Ok(entry) => entry.log_id != ours,
+            Ok(entry) => entry.log_id != local_log_id,
             Err(error) => error.code() == ErrorCode::UpgradeNeeded,
         }
     }

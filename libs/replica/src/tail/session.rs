@@ -11,7 +11,7 @@ use forebay_tasks::block_in_place;
 use tokio::task::JoinHandle;
 
 use super::{SessionEnd, Tail};
-use crate::checkpoint::due;
+use crate::checkpoint::wait_until_due;
 use crate::connect::{check_continues, connect, read};
 
 impl Tail {
@@ -47,7 +47,7 @@ impl Tail {
                     clock_check = self.next_clock_check();
                     continue;
                 }
-                () = due(&mut self.checkpoints) => {
+                () = wait_until_due(&mut self.checkpoints) => {
                     self.checkpoint_due();
                     continue;
                 }
@@ -90,7 +90,7 @@ impl Tail {
         }
         let (context, now) = (Arc::clone(&self.context), self.context.parts.clock.now());
         let retry_us = VERSION_DETACH_RETRY_MS * 1_000;
-        let is_soon = |tried: Timestamp| now.micros_since(tried).unsigned_abs() < retry_us;
+        let is_soon = |tried_at: Timestamp| now.micros_since(tried_at).unsigned_abs() < retry_us;
         let Some(_turn) = context.detaching.try_lock() else { return };
         if self.detach_failed.is_some_and(is_soon) {
             return;
@@ -112,15 +112,15 @@ impl Tail {
         // A read that finds damage requests this check.
         self.replica.writer().check_integrity().map_err(SessionEnd::Rebuild)?;
         self.note_repaired_blocks();
-        let asked = self.partition.board.checks_asked();
+        let checks_asked = self.partition.board.checks_asked();
         let parts = &self.context.parts;
         let connected = connect(&*parts.log, self.partition.at, &*parts.clock).await;
         let mut connected = connected.map_err(SessionEnd::Retry)?;
         if self.replica.is_empty() && self.bootstrap(&connected).await? {
             // The start took time, and the log has advanced.
             let (at, parts) = (self.partition.at, &self.context.parts);
-            let again = connect(&*parts.log, at, &*parts.clock).await;
-            connected = again.map_err(SessionEnd::Retry)?;
+            let reconnected = connect(&*parts.log, at, &*parts.clock).await;
+            connected = reconnected.map_err(SessionEnd::Retry)?;
         }
         self.note_clock(&connected);
         let continues = if self.replica.is_empty() {
@@ -134,7 +134,7 @@ impl Tail {
         };
         self.publish(|progress| {
             progress.end_offset = connected.bounds.end;
-            progress.checked = asked;
+            progress.checked = checks_asked;
             progress.checked_log_id = connected.log_id;
         });
         continues
