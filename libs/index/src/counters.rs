@@ -90,10 +90,10 @@ impl ThreadNumber {
 
     #[cold]
     fn take(&self) -> usize {
-        let free = |used: u64| (!used != 0).then(|| used.trailing_ones());
-        let number = USED_NUMBERS.iter().enumerate().find_map(|(word, used)| {
-            let with_next = |used| free(used).map(|bit| used | 1 << bit);
-            let previous = used.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_next);
+        let free = |bits: u64| (!bits != 0).then(|| bits.trailing_ones());
+        let number = USED_NUMBERS.iter().enumerate().find_map(|(word, bits)| {
+            let with_next = |bits| free(bits).map(|bit| bits | 1 << bit);
+            let previous = bits.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_next);
             previous.ok().and_then(free).map(|bit| word * 64 + bit as usize)
         });
         let number = number.unwrap_or(SHARED_LINE);

@@ -199,8 +199,8 @@ impl<E: Element> GatherPlan<E> {
     /// Returns the copy instructions for rows of this row's versions.
     fn runs(&self, row: &RowRef<'_>) -> Arc<Runs> {
         let make = || Arc::new(Runs::of(&self.fields, row));
-        let mut known = self.runs_by_version.iter().map(|runs| runs.get_or_init(make));
-        let applicable = known.find(|runs| runs.apply_to(row)).cloned();
+        let mut known_runs = self.runs_by_version.iter().map(|runs| runs.get_or_init(make));
+        let applicable = known_runs.find(|runs| runs.apply_to(row)).cloned();
         applicable.unwrap_or_else(make)
     }
 
@@ -214,7 +214,8 @@ impl<E: Element> GatherPlan<E> {
         let mut mask = mask;
         for run in &runs.runs {
             let copied_fields = run.copied_fields.as_ref();
-            let bytes = copied_fields.and_then(|at| row.values(at.slots.clone(), at.bytes.clone()));
+            let bytes = copied_fields
+                .and_then(|fixed| row.values(fixed.slots.clone(), fixed.bytes.clone()));
             if let Some(bytes) = bytes {
                 E::copy_from_row(bytes, &mut values[run.columns.clone()]);
                 if let Some(mask) = &mut mask {

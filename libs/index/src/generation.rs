@@ -230,8 +230,8 @@ impl Generation {
         let needed = bytes.len() as u64;
         let memory = &self.space.memory;
         if self.redo_list.as_ref().is_none_or(|list| list.bytes() < needed) {
-            let larger = memory.allocate(needed)?;
-            memory.release(self.redo_list.replace(larger));
+            let list_chunk = memory.allocate(needed)?;
+            memory.release(self.redo_list.replace(list_chunk));
         }
         if let Some(redo_list) = &self.redo_list {
             // SAFETY: the chunk is this writer's, is long enough, and no reader reaches it.

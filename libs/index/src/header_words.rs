@@ -225,12 +225,12 @@ fn unpack(words: [u64; STATUS_WORDS]) -> Status {
         partition_time: Timestamp::from_micros(time as i64),
         schema_version: SchemaVersion(schema_version as u32),
     };
-    let has = |bit: u64| known_bits & bit != 0;
+    let is_known = |bit: u64| known_bits & bit != 0;
     let cursor = LogCursor {
-        log_id: has(HAS_LOG).then_some(LogId(log_id)),
-        append_time: has(HAS_APPEND_TIME).then(|| Timestamp::from_micros(append_time as i64)),
-        clock_error_us: has(HAS_CLOCK_ERROR).then_some(clock_error as i64),
-        opened: has(HAS_OPENED).then_some((Offset(start), Offset(end))),
+        log_id: is_known(HAS_LOG).then_some(LogId(log_id)),
+        append_time: is_known(HAS_APPEND_TIME).then(|| Timestamp::from_micros(append_time as i64)),
+        clock_error_us: is_known(HAS_CLOCK_ERROR).then_some(clock_error as i64),
+        opened: is_known(HAS_OPENED).then_some((Offset(start), Offset(end))),
         drop_all_count: (counts >> 32) as u32,
         copy: counts as u32,
     };

@@ -40,7 +40,7 @@ pub trait ImageFile: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Any error of the file system.
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// The descriptor to map the file by; without a descriptor the bytes are read. The owner of an
     /// image must ensure that the file is neither written nor truncated while it is mapped; the
@@ -65,17 +65,17 @@ impl ImageFile for MappedFile {
         Ok(self.0.metadata()?.len())
     }
 
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.0.read_at(&mut buffer[filled..], at + filled as u64) {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled_bytes = 0;
+        while filled_bytes < buffer.len() {
+            match self.0.read_at(&mut buffer[filled_bytes..], offset + filled_bytes as u64) {
                 Ok(0) => break,
-                Ok(read) => filled += read,
+                Ok(read) => filled_bytes += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(filled)
+        Ok(filled_bytes)
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -89,7 +89,7 @@ pub trait ImageSink {
     ///
     /// # Errors
     /// Any: the image is then abandoned, with the same error.
-    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()>;
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()>;
 }
 
 /// The metadata of an image.
@@ -134,8 +134,8 @@ pub(crate) fn damaged(damage: &str) -> Error {
 ///
 /// # Errors
 /// `Corrupt` if the file ends before; `Unavailable`.
-fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], at: u64) -> Result<()> {
-    match file.read_at(buffer, at).map_err(|error| io_error("read", &error))? {
+fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], offset: u64) -> Result<()> {
+    match file.read_at(buffer, offset).map_err(|error| io_error("read", &error))? {
         read if read == buffer.len() => Ok(()),
         _ => Err(damaged("the file ends too early")),
     }

@@ -139,9 +139,9 @@ impl Index {
         hash_seed: u64,
         directory: SharedCopyDirectory,
     ) -> Result<Self> {
-        let (at, hash) = (directory.clone(), SeededHash::new(hash_seed));
+        let (copy_directory, hash) = (directory.clone(), SeededHash::new(hash_seed));
         let account = Arc::new(MemoryAccount::new());
-        Self::build(definitions, followed, hash, account, Some(at), |at| {
+        Self::build(definitions, followed, hash, account, Some(copy_directory), |at| {
             Ok(Partition::from_source(at, InitialSource::shared_copy(&directory, at)?))
         })
     }
@@ -366,14 +366,14 @@ impl Index {
         View::open(&self.inner, at)
     }
 
-    /// Resolves a field by name or alias, to be read as the type `asked`: the field's own type, a
-    /// type that widens to it, or a type that it widens to.
+    /// Resolves a field by name or alias, to be read as the type `read_type`: the field's own type,
+    /// a type that widens to it, or a type that it widens to.
     ///
     /// # Errors
     /// `NotFound` for a field that the newest definition does not have, `InvalidArgument` for
     /// another type, naming both.
-    pub fn field_as(&self, name: &str, asked: FieldType) -> Result<FieldHandle> {
-        FieldHandle::resolve(&self.inner.schemas.newest().definition, name, Some(asked))
+    pub fn field_as(&self, name: &str, read_type: FieldType) -> Result<FieldHandle> {
+        FieldHandle::resolve(&self.inner.schemas.newest().definition, name, Some(read_type))
     }
 
     /// Resolves a field by name or alias, to be read as its own current type.

@@ -149,13 +149,13 @@ impl<'a> PackedKeys<'a> {
     /// `InvalidArgument` when the ends decrease or exceed the bytes, or a key is not UTF-8.
     pub fn strings(bytes: &'a [u8], ends: &'a [u64]) -> Result<Self> {
         check_ends(bytes.len(), ends)?;
-        let broken = || Error::invalid_argument("a string key is not UTF-8; encode it as UTF-8");
-        let text = std::str::from_utf8(bytes).map_err(|_| broken())?;
+        let not_utf8 = || Error::invalid_argument("a string key is not UTF-8; encode it as UTF-8");
+        let text = std::str::from_utf8(bytes).map_err(|_| not_utf8())?;
         let are_boundaries = ends.iter().all(|end| text.is_char_boundary(*end as usize));
         if are_boundaries {
             Ok(Self { bytes: PackedBytes::Text(text), ends })
         } else {
-            Err(broken())
+            Err(not_utf8())
         }
     }
 }
@@ -268,12 +268,12 @@ fn wrong_type(expected: KeyType, actual: KeyType, part: &str) -> Error {
 }
 
 fn key_value(bytes: &[u8], key_type: KeyType) -> Result<KeyValue<'_>> {
-    let broken = || Error::corrupt("a stored key does not have the key type of the store");
+    let wrong_type = || Error::corrupt("a stored key does not have the key type of the store");
     Ok(match key_type {
         KeyType::Bytes => KeyValue::Bytes(bytes),
-        KeyType::String => KeyValue::String(std::str::from_utf8(bytes).map_err(|_| broken())?),
+        KeyType::String => KeyValue::String(std::str::from_utf8(bytes).map_err(|_| wrong_type())?),
         KeyType::Int64 => {
-            KeyValue::Int64(i64::from_le_bytes(bytes.try_into().map_err(|_| broken())?))
+            KeyValue::Int64(i64::from_le_bytes(bytes.try_into().map_err(|_| wrong_type())?))
         }
     })
 }

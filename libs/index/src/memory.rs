@@ -141,7 +141,7 @@ impl Memory {
         loop {
             match Self::reserve_exactly(reserved) {
                 Err(_) if reserved > RESERVED_BYTES_MIN => reserved /= 2,
-                done => return done,
+                outcome => return outcome,
             }
         }
     }
@@ -159,7 +159,7 @@ impl Memory {
         base: NonNull<u8>,
         reserved: u64,
         header: NonNull<SpaceHeader>,
-        on: MemoryBacking,
+        backing: MemoryBacking,
     ) -> Self {
         // Address 0 means nothing in a slot, so the first block is never allocated.
         let state = Mutex::new(State::new(Free::with_fresh(BLOCK_BYTES)));
@@ -169,7 +169,7 @@ impl Memory {
             base,
             reserved,
             header,
-            backing: on,
+            backing,
             state,
             account,
             used,
@@ -335,7 +335,7 @@ impl Memory {
     fn advise(&self, start: u64, bytes: u64, advice: Advice) {
         // SAFETY: the range is in our mapping; the advice changes its pages, never the content of a
         // chunk in use: huge pages keep content, and only free blocks are returned to the system.
-        let _refused = unsafe { madvise(self.pointer(start).cast(), bytes as usize, advice) };
+        let _result = unsafe { madvise(self.pointer(start).cast(), bytes as usize, advice) };
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -409,11 +409,11 @@ impl Memory {
             });
         }
         if cfg!(forebay_shuttle) {
-            for (at, part) in bytes.chunks(schedule::BYTES_AT_ONCE).enumerate() {
+            for (index, part) in bytes.chunks(schedule::BYTES_AT_ONCE).enumerate() {
                 schedule::store();
                 // SAFETY: as below.
                 unsafe {
-                    let place = place.add(at * schedule::BYTES_AT_ONCE);
+                    let place = place.add(index * schedule::BYTES_AT_ONCE);
                     std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
                 }
             }
@@ -470,7 +470,7 @@ impl Drop for Memory {
             }
         };
         // SAFETY: the range was mapped for this value, and every reader of it borrows this value.
-        let _refused = unsafe { unmap(self.base, bytes) };
+        let _result = unsafe { unmap(self.base, bytes) };
     }
 }
 

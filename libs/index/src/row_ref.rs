@@ -78,13 +78,13 @@ impl<'v> ReachedSchema<'v> {
     /// answers as if it had happened a moment earlier.
     #[inline(always)]
     pub(crate) fn as_known(version: SchemaVersion, schemas: &'v SchemaSet) -> Self {
-        let reached = Self::new(version, schemas);
-        match reached.schema {
+        let reached_schema = Self::new(version, schemas);
+        match reached_schema.schema {
             None if version > SchemaVersion(0) => {
                 let newest = schemas.newest();
                 Self { version: newest.definition.version, schema: Some(newest) }
             }
-            _ => reached,
+            _ => reached_schema,
         }
     }
 }
@@ -105,20 +105,20 @@ pub struct RowRef<'v> {
 impl<'v> RowRef<'v> {
     /// Opens the document of a row, or returns `None` if the document has expired.
     ///
-    /// `reached` was loaded before the row was found, so it is not newer than the row's state. If
-    /// the row itself is newer, the row's own version is the one that it was written under. `now`
-    /// is called only if something in the row may expire.
+    /// `reached_schema` was loaded before the row was found, so it is not newer than the row's
+    /// state. If the row itself is newer, the row's own version is the one that it was written
+    /// under. `now` is called only if something in the row may expire.
     #[inline(always)]
     pub(crate) fn open(
         bytes: &'v [u8],
         schemas: &'v SchemaSet,
-        reached: ReachedSchema<'v>,
+        reached_schema: ReachedSchema<'v>,
         now: impl FnOnce() -> Timestamp,
     ) -> Result<Option<Self>> {
         let version = row_schema_version(bytes).unwrap_or_default();
-        let (row_schema, current) = match reached.schema {
-            Some(known) if reached.version == version => (known, known),
-            _ => schemas.definitions_of(version, reached.version, reached.schema)?,
+        let (row_schema, current) = match reached_schema.schema {
+            Some(known_schema) if reached_schema.version == version => (known_schema, known_schema),
+            _ => schemas.definitions_of(version, reached_schema.version, reached_schema.schema)?,
         };
         let row = Row::new(bytes, &row_schema.layout)?;
         if !row.may_expire() {
@@ -171,7 +171,8 @@ impl<'v> RowRef<'v> {
         let Some(slot) = self.row_schema.layout.slot(field) else { return Ok(FieldRead::Absent) };
         let retired = !std::ptr::eq(self.row_schema, self.current)
             && self.current.layout.slot(field).is_none();
-        let expired = self.row.field_expires_at(field).is_some_and(|at| at <= self.now);
+        let expired =
+            self.row.field_expires_at(field).is_some_and(|expires_at| expires_at <= self.now);
         if retired || expired {
             return Ok(FieldRead::Absent);
         }

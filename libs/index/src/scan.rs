@@ -75,7 +75,7 @@ impl Scan {
     /// first error of `visit`, whose document counts as visited.
     pub fn next_batch(
         &mut self,
-        at: ReadAt<'_>,
+        read_at: ReadAt<'_>,
         documents_max: usize,
         mut visit: impl FnMut(ScannedDocument<'_>) -> Result<()>,
     ) -> Result<usize> {
@@ -85,7 +85,7 @@ impl Scan {
             ));
         }
         let Self { index, remaining, current } = self;
-        let view = View::open(index, at);
+        let view = View::open(index, read_at);
         let mut visited = 0;
         loop {
             let cursor = match current {

@@ -344,10 +344,10 @@ impl Table {
         };
         debug_assert!(directory.bytes() >= entries.end as u64 * ENTRY_BYTES);
         for entry in entries {
-            let at = self.entry_address(entry);
+            let entry_address = self.entry_address(entry);
             crate::schedule::store();
             // SAFETY: an entry of the directory in use; entries are only accessed as atomics.
-            unsafe { self.memory.half_word(at) }.store(group.entry(), Ordering::Release);
+            unsafe { self.memory.half_word(entry_address) }.store(group.entry(), Ordering::Release);
         }
     }
 
@@ -376,10 +376,10 @@ impl Table {
                 Some(_) => unsafe { self.memory.half_word(self.entry_address(entry)) }
                     .load(Ordering::Relaxed),
             };
-            let at = directory.address() + 2 * entry as u64 * ENTRY_BYTES;
-            for at in [at, at + ENTRY_BYTES] {
+            let entry_address = directory.address() + 2 * entry as u64 * ENTRY_BYTES;
+            for entry_address in [entry_address, entry_address + ENTRY_BYTES] {
                 // SAFETY: an entry of the new chunk, which is large enough.
-                unsafe { self.memory.half_word(at) }.store(group, Ordering::Relaxed);
+                unsafe { self.memory.half_word(entry_address) }.store(group, Ordering::Relaxed);
             }
         }
         self.root = Root::new(depth, directory.address());

@@ -115,17 +115,19 @@ impl PartitionWriter {
             None => (current, Some(&**published)),
         };
         let memory = generation.space.memory.clone();
-        let at = |error: Error| error.with_partition(partition.at.partition);
+        let at_partition = |error: Error| error.with_partition(partition.at.partition);
         let mut attempts = SpaceAttempts::NOTHING;
         while let Err(error) = generation.apply(&index.resources, effects, state, published) {
             let is_for_room = error.code() == ErrorCode::LimitExceeded;
-            if !is_for_room || !generation.make_room(&index.resources, &mut attempts).map_err(at)? {
-                return Err(at(error));
+            if !is_for_room
+                || !generation.make_room(&index.resources, &mut attempts).map_err(at_partition)?
+            {
+                return Err(at_partition(error));
             }
         }
         generation
             .collect_garbage(&index.resources, effects.writes.len(), published)
-            .map_err(at)?;
+            .map_err(at_partition)?;
         index.resources.reclaim.advance(&memory);
         Ok(())
     }
@@ -233,7 +235,7 @@ impl PartitionWriter {
             match self.start_generation(image, state, Some(donor)) {
                 // The donor may be gone, or its directory may not support hard links.
                 Err(error) if is_of_donor(&error) => {}
-                started => return started,
+                outcome => return outcome,
             }
         }
         self.start_generation(image, state, None)

@@ -19,7 +19,7 @@ fn holds(model: impl Fn() + Send + Sync + 'static) -> bool {
 
 /// Models `Group::store` and `Group::find_by`: a record is written, then its slot is stored; a
 /// reader loads the slot, then reads the record.
-fn publish(stored: Ordering) {
+fn publish(store_order: Ordering) {
     let slot = Arc::new(AtomicUsize::new(0));
     let record = Arc::new(UnsafeCell::new(0));
     let writer = {
@@ -27,7 +27,7 @@ fn publish(stored: Ordering) {
         thread::spawn(move || {
             // SAFETY: nobody has the record's address yet; loom checks it.
             record.with_mut(|record| unsafe { *record = 7 });
-            slot.store(1, stored);
+            slot.store(1, store_order);
         })
     };
     if slot.load(Acquire) == 1 {
@@ -47,7 +47,7 @@ fn reader_of_a_slot_sees_its_record() {
 /// if no reader is present; a reader announces itself and then follows the name. Each side stores
 /// its own word before it loads the other's.
 fn reclaim(has_fences: bool) {
-    let between = move || {
+    let pause = move || {
         if has_fences {
             fence(SeqCst);
         }
@@ -58,7 +58,7 @@ fn reclaim(has_fences: bool) {
         thread::spawn(move || {
             let (readers, slot, record) = &*shared;
             readers.store(1, Relaxed);
-            between();
+            pause();
             if slot.load(Acquire) == 1 {
                 // SAFETY: a writer that would reuse the record has seen this reader; loom checks
                 // it.
@@ -69,7 +69,7 @@ fn reclaim(has_fences: bool) {
     };
     let (readers, slot, record) = &*shared;
     slot.store(0, Release);
-    between();
+    pause();
     if readers.load(Acquire) == 0 {
         // SAFETY: no reader is present, and a later reader finds no name; loom checks it.
         record.with_mut(|record| unsafe { *record = 9 });
@@ -187,10 +187,10 @@ fn status(has_fence: bool) {
     // The model makes one attempt: a retry happens only when the writer made progress.
     let before = turn.load(Acquire);
     let set = &sets[(before & 1) as usize];
-    let (one, other) = (set[0].load(Relaxed), set[1].load(Relaxed));
+    let (first_word, second_word) = (set[0].load(Relaxed), set[1].load(Relaxed));
     fence(Acquire);
     if turn.load(Relaxed) == before {
-        assert_eq!((one, other), (before, before), "a status of two moments");
+        assert_eq!((first_word, second_word), (before, before), "a status of two moments");
     }
     writer.join().unwrap();
 }
@@ -204,7 +204,7 @@ fn status_read_is_of_one_moment() {
 /// Models `Memory::note_reuse` and `Reused`: a slot changes from one record to another, and the
 /// memory of the first record is reused after an increment of the word. A reader of another process
 /// copies the record that the slot names, and uses the copy if the word is unchanged.
-fn reuse(raised: Ordering, has_fence: bool) {
+fn reuse(raise_order: Ordering, has_fence: bool) {
     let word = AtomicU64::new;
     let shared = Arc::new((word(0), AtomicUsize::new(0), [word(7), word(8)]));
     let writer = {
@@ -212,7 +212,7 @@ fn reuse(raised: Ordering, has_fence: bool) {
         thread::spawn(move || {
             let (reuse, slot, records) = &*shared;
             slot.store(1, Release);
-            reuse.fetch_add(1, raised);
+            reuse.fetch_add(1, raise_order);
             if has_fence {
                 fence(Release);
             }
@@ -221,11 +221,11 @@ fn reuse(raised: Ordering, has_fence: bool) {
     };
     let (reuse, slot, records) = &*shared;
     let before = reuse.load(Acquire);
-    let at = slot.load(Acquire);
-    let copy = records[at].load(Relaxed);
+    let address = slot.load(Acquire);
+    let copy = records[address].load(Relaxed);
     fence(Acquire);
     if reuse.load(Relaxed) == before {
-        assert_eq!(copy, [7, 8][at], "a copy of memory that was used again");
+        assert_eq!(copy, [7, 8][address], "a copy of memory that was used again");
     }
     writer.join().unwrap();
 }

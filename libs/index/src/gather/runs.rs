@@ -90,7 +90,10 @@ impl Run {
 }
 
 fn copied_fields<E: Element>(slot: &Slot, cells: usize) -> Option<CopiedFields> {
-    let Place::Fixed { at, width } = slot.place else { return None };
+    let Place::Fixed { at: fixed_at, width } = slot.place else { return None };
     let is_same = E::is_stored_as(slot.field_type) && width == cells * size_of::<E>();
-    is_same.then_some(CopiedFields { slots: slot.number..slot.number + 1, bytes: at..at + width })
+    is_same.then_some(CopiedFields {
+        slots: slot.number..slot.number + 1,
+        bytes: fixed_at..fixed_at + width,
+    })
 }

@@ -80,8 +80,10 @@ impl Blocks {
         };
         let (mut repaired, mut other) = (Box::new([0; BLOCK]), Box::new([0; BLOCK]));
         let all = class..self.checksums.len() as u64;
-        for at in all.step_by(self.parities as usize).filter(|at| *at != number) {
-            self.read(at, &mut other)?;
+        for other_number in
+            all.step_by(self.parities as usize).filter(|other_number| *other_number != number)
+        {
+            self.read(other_number, &mut other)?;
             add(&mut repaired, &other);
         }
         if self.check(number, &repaired).is_err() {

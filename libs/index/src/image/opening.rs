@@ -41,8 +41,8 @@ impl Image {
     pub fn open(file: Arc<dyn ImageFile>) -> Result<Self> {
         let size = file.size().map_err(|error| io_error("open", &error))?;
         let mut first: BlockBytes = [0; BLOCK];
-        let filled = file.read_at(&mut first, 0).map_err(|error| io_error("read", &error))?;
-        if filled < BLOCK {
+        let read_bytes = file.read_at(&mut first, 0).map_err(|error| io_error("read", &error))?;
+        if read_bytes < BLOCK {
             return Err(damaged("the file is shorter than the first block"));
         }
         let header = decode_header(&first)?;
@@ -155,17 +155,17 @@ impl Image {
     /// and no thread uses them.
     pub(crate) unsafe fn load_extent(&self, extent: &Extent, destination: *mut u8) -> Result<()> {
         let bytes = (extent.blocks * CHUNK_BYTES_MIN) as usize;
-        let at = (extent.first_in_file + 1) * CHUNK_BYTES_MIN;
+        let offset = (extent.first_in_file + 1) * CHUNK_BYTES_MIN;
         let Some(fd) = self.file.as_fd() else {
             // SAFETY: the caller's promise; fresh pages are zero.
             let buffer = unsafe { std::slice::from_raw_parts_mut(destination, bytes) };
-            return read_exactly(&*self.file, buffer, at);
+            return read_exactly(&*self.file, buffer, offset);
         };
         let protect = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         // SAFETY: the range is the caller's and unused. The mapping is private: writes there never
         // reach the file.
-        let mapped = unsafe { mmap(destination.cast(), bytes, protect, flags, fd, at) };
+        let mapped = unsafe { mmap(destination.cast(), bytes, protect, flags, fd, offset) };
         mapped.map(drop).map_err(|error| io_error("map", &error.into()))
     }
 }

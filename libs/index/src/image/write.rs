@@ -57,12 +57,12 @@ pub(crate) fn write(
     let Content { expiries, segments, hash_seed, root, .. } = content;
     let meta = Meta { checksums, extents, expiries, segments, state };
     let counts = meta.counts(parities)?;
-    let (at, bytes) = (counts.meta_at(), meta.encode());
-    sink.write_at(&bytes, at)?;
+    let (meta_at, bytes) = (counts.meta_at(), meta.encode());
+    sink.write_at(&bytes, meta_at)?;
     let (format_version, meta_checksum) = (FORMAT_VERSION, meta_checksum(&bytes));
     let header = ImageHeader { metadata, format_version, hash_seed, root, counts, meta_checksum };
     sink.write_at(&encode_header(&header), 0)?;
-    Ok(at + bytes.len() as u64)
+    Ok(meta_at + bytes.len() as u64)
 }
 
 /// Adjacent bytes in memory, and the filler that ends them.

@@ -42,7 +42,7 @@ pub(super) fn reserve_addresses(reserved: u64) -> Result<NonNull<u8>> {
     for (start, bytes) in outside.into_iter().filter(|(_, bytes)| *bytes > 0) {
         // SAFETY: the part of our own mapping before or after the aligned range, unused.
         // A refusal leaves addresses mapped that no thread uses.
-        let _refused = unsafe { munmap(start.cast(), bytes as usize) };
+        let _result = unsafe { munmap(start.cast(), bytes as usize) };
     }
     NonNull::new(aligned).ok_or_else(|| Error::internal("a mapping at address 0"))
 }
@@ -70,8 +70,8 @@ pub(crate) fn shared_addresses_for(spaces: usize) -> u64 {
 
 pub(super) fn reserved_of(limit: Option<u64>, spaces: usize) -> u64 {
     let eighth = limit.map_or(u64::MAX, |limit| limit / 8 / spaces.max(1) as u64);
-    let most = 1 << eighth.max(1).ilog2();
-    RESERVED_BYTES.min(most).max(RESERVED_BYTES_MIN)
+    let reserved_max = 1 << eighth.max(1).ilog2();
+    RESERVED_BYTES.min(reserved_max).max(RESERVED_BYTES_MIN)
 }
 
 #[cfg(forebay_sanitize = "address")]

@@ -141,13 +141,13 @@ impl Memory {
             schedule::store();
             // Release: all accesses to the chunks, and the write of the node, happen before the
             // next use.
-            let pushed = self.released.compare_exchange_weak(
+            let push_result = self.released.compare_exchange_weak(
                 head,
                 node,
                 Ordering::Release,
                 Ordering::Relaxed,
             );
-            match pushed {
+            match push_result {
                 Ok(_) => return,
                 Err(current) => head = current,
             }
@@ -172,7 +172,7 @@ impl Memory {
     }
 
     /// Takes all nodes off the stack.
-    pub(super) fn take_released(&self, into: &mut Vec<Chunk>) {
+    pub(super) fn take_released(&self, chunks: &mut Vec<Chunk>) {
         if self.released.load(Ordering::Relaxed).is_null() {
             return;
         }
@@ -184,7 +184,7 @@ impl Memory {
             // owns all of it.
             let node = unsafe { Box::from_raw(next) };
             next = node.next;
-            into.extend(node.chunks);
+            chunks.extend(node.chunks);
         }
     }
 

@@ -66,14 +66,14 @@ impl Free {
 
     /// Takes a chunk that was used before, if there is one; prefers warm to cold.
     pub(super) fn take(&mut self, order: u8) -> Option<Chunk> {
-        let small = (order..BLOCK_ORDER).find_map(|larger| self.pop(larger));
+        let small = (order..BLOCK_ORDER).find_map(|larger_order| self.pop(larger_order));
         let warm = |free: &mut Self| {
             let address = if order <= BLOCK_ORDER { free.warm.pop() } else { None };
             address.map(|address| Chunk { address, order: BLOCK_ORDER })
         };
-        let chunk = small
-            .or_else(|| warm(self))
-            .or_else(|| (order.max(BLOCK_ORDER)..=ORDER_MAX).find_map(|larger| self.pop(larger)));
+        let chunk = small.or_else(|| warm(self)).or_else(|| {
+            (order.max(BLOCK_ORDER)..=ORDER_MAX).find_map(|larger_order| self.pop(larger_order))
+        });
         chunk.map(|chunk| self.cut(chunk, order))
     }
 
@@ -86,8 +86,8 @@ impl Free {
     /// Takes the chunk that `next_fresh` returned; addresses skipped for alignment become free.
     pub(super) fn take_fresh(&mut self, order: u8) -> Chunk {
         let next = self.next_fresh(order);
-        for skipped in (self.fresh..next.address).step_by(BLOCK_BYTES as usize) {
-            self.insert(Chunk { address: skipped, order: BLOCK_ORDER });
+        for skipped_block in (self.fresh..next.address).step_by(BLOCK_BYTES as usize) {
+            self.insert(Chunk { address: skipped_block, order: BLOCK_ORDER });
         }
         self.fresh = next.address + next.bytes();
         self.cut(next, order)
@@ -107,9 +107,9 @@ impl Free {
     pub(crate) fn take_below(&mut self, end: u64) -> Vec<Chunk> {
         let mut chunks = Vec::new();
         for (order, free) in (0..).zip(&mut self.by_order) {
-            let above = free.split_off(&end);
-            let below = std::mem::replace(free, above);
-            chunks.extend(below.into_iter().map(|address| Chunk { address, order }));
+            let addresses_above = free.split_off(&end);
+            let addresses_below = std::mem::replace(free, addresses_above);
+            chunks.extend(addresses_below.into_iter().map(|address| Chunk { address, order }));
         }
         let warm = self.warm.extract_if(.., |address| *address < end);
         chunks.extend(warm.map(|address| Chunk { address, order: BLOCK_ORDER }));
@@ -148,10 +148,11 @@ impl Free {
 
     /// Cuts the first part of the requested order off a chunk; the rest becomes free.
     fn cut(&mut self, chunk: Chunk, order: u8) -> Chunk {
-        let Chunk { address, order: mut larger } = chunk;
-        while larger > order {
-            larger -= 1;
-            self.by_order[larger as usize].insert(address + (CHUNK_BYTES_MIN << larger));
+        let Chunk { address, order: mut larger_order } = chunk;
+        while larger_order > order {
+            larger_order -= 1;
+            self.by_order[larger_order as usize]
+                .insert(address + (CHUNK_BYTES_MIN << larger_order));
         }
         Chunk { address, order }
     }

@@ -82,9 +82,9 @@ impl Memory {
                 continue;
             }
             image.copy_blocks(extent, |block, bytes| {
-                let at = start + block * CHUNK_BYTES_MIN;
+                let address = start + block * CHUNK_BYTES_MIN;
                 // SAFETY: addresses that were just opened, which no other thread has yet.
-                unsafe { self.write(at, bytes) };
+                unsafe { self.write(address, bytes) };
                 Ok(())
             })?;
         }
@@ -96,7 +96,8 @@ impl Memory {
 /// Returns the end of the addresses that an image and these chunks need in memory.
 pub(crate) fn image_end(image: &Image, chunks: &[(u64, u64)]) -> u64 {
     let extents = image.extents().iter();
-    let extents = extents.map(|at| (at.first * CHUNK_BYTES_MIN, at.blocks * CHUNK_BYTES_MIN));
+    let extents =
+        extents.map(|extent| (extent.first * CHUNK_BYTES_MIN, extent.blocks * CHUNK_BYTES_MIN));
     let ends = extents.chain(chunks.iter().copied()).filter(|(start, _)| !is_spilled(*start));
     let end = ends.map(|(start, bytes)| start.saturating_add(bytes)).max();
     end.unwrap_or(0).max(BLOCK_BYTES)

@@ -56,10 +56,10 @@ impl Chunk {
     pub(crate) fn from_image(address: u64, bytes: u64) -> Option<Self> {
         let chunks = bytes / CHUNK_BYTES_MIN;
         let order = chunks.is_power_of_two().then(|| chunks.trailing_zeros() as u8)?;
-        let fits = order <= ORDER_MAX
+        let is_valid = order <= ORDER_MAX
             && bytes == CHUNK_BYTES_MIN << order
             && address.is_multiple_of(bytes);
-        fits.then_some(Self { address, order })
+        is_valid.then_some(Self { address, order })
     }
 }
 

@@ -77,7 +77,7 @@ impl Memory {
                 }
                 // SAFETY: a block of our own mapping; its pages are allocated as if it were written
                 // to, and its content stays. A system that does not know the advice refuses it.
-                let _refused = unsafe {
+                let _result = unsafe {
                     let start = self.pointer(block).cast();
                     libc::madvise(start, BLOCK_BYTES as usize, libc::MADV_POPULATE_WRITE)
                 };

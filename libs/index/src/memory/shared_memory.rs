@@ -47,8 +47,8 @@ impl Memory {
     ) -> Result<Arc<Self>> {
         let (file, reserved) = space_file::create(path, reserved_max, header_name)?;
         let bytes = donate(name)?;
-        let at = std::mem::offset_of!(SpaceHeader, donor_bytes) as u64;
-        let result = file.write_all_at(&bytes.to_le_bytes(), at);
+        let donor_bytes_at = std::mem::offset_of!(SpaceHeader, donor_bytes) as u64;
+        let result = file.write_all_at(&bytes.to_le_bytes(), donor_bytes_at);
         result.map_err(|error| file_error("write", path, &error))?;
         let donor = DonorMapping::open(&[name.to_owned()], reserved, bytes)?;
         let memory = Self::of_file(file, reserved, true, Some(donor))?;
@@ -96,7 +96,7 @@ impl Memory {
         };
         let file = map().inspect_err(|_| {
             // SAFETY: reserved above, and used by no thread.
-            let _refused = unsafe { unmap(base, end) };
+            let _result = unsafe { unmap(base, end) };
         })?;
         let header = file.header();
         let mut memory = Self::from_parts(base, reserved, header, MemoryBacking::File(file));

@@ -71,8 +71,8 @@ pub(crate) fn mapped_bytes(reserved: u64) -> u64 {
 /// Returns the number of addresses of a file of this length.
 fn reserved_of(mapped: u64) -> Option<u64> {
     let reserved = 1_u64.checked_shl(mapped.checked_ilog2()?)?;
-    let fits = reserved >= RESERVED_BYTES_MIN && mapped_bytes(reserved) == mapped;
-    fits.then_some(reserved)
+    let is_valid = reserved >= RESERVED_BYTES_MIN && mapped_bytes(reserved) == mapped;
+    is_valid.then_some(reserved)
 }
 
 /// Creates the file of a space with at most this many addresses; `header_name` says what the space
@@ -154,8 +154,8 @@ impl SpaceFile {
             ))
         })?;
         // SAFETY: our own mapping; core dumps leave it out, and reads work as before.
-        let _refused = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontDump) };
-        let is_in_memory = fstatfs(&file).is_ok_and(|at| is_of_memory(&at));
+        let _result = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontDump) };
+        let is_in_memory = fstatfs(&file).is_ok_and(|stat| is_of_memory(&stat));
         Ok(Self { file, base, reserved, is_written, is_in_memory })
     }
 
@@ -169,11 +169,11 @@ impl SpaceFile {
         let mut tries = 0..COLLAPSE_TRIES;
         loop {
             // SAFETY: a block of our own mapping; its pages move, their content stays.
-            let failed = unsafe {
+            let advice_result = unsafe {
                 let start = self.base.as_ptr().add(block as usize);
                 libc::madvise(start.cast(), BLOCK_BYTES as usize, libc::MADV_COLLAPSE)
             };
-            match (failed, io::Error::last_os_error().raw_os_error()) {
+            match (advice_result, io::Error::last_os_error().raw_os_error()) {
                 (0, _) => return true,
                 // The system is using one of the block's small pages for a moment.
                 (_, Some(libc::EAGAIN)) if tries.next().is_some() => {}
@@ -185,12 +185,12 @@ impl SpaceFile {
     /// Whether somebody reads donated memory: the file has another name, or is locked.
     pub(crate) fn is_donated(&self) -> bool {
         // The space itself has one name for the file, or none once another space has replaced it.
-        let has_other_name = self.file.metadata().map_or(true, |at| at.nlink() > 1);
+        let has_other_name = self.file.metadata().map_or(true, |metadata| metadata.nlink() > 1);
         if has_other_name || flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return true;
         }
         // If the unlock fails, the lock ends with the file.
-        let _refused = flock(&self.file, FlockOperation::Unlock);
+        let _result = flock(&self.file, FlockOperation::Unlock);
         false
     }
 
@@ -216,11 +216,11 @@ impl SpaceFile {
 
     fn note(&self, address: u64) -> [&AtomicU64; 2] {
         debug_assert!(self.is_written && address < self.reserved);
-        let at = self.reserved + address / CHUNK_BYTES_MIN * NOTE_BYTES;
+        let note_offset = self.reserved + address / CHUNK_BYTES_MIN * NOTE_BYTES;
         // SAFETY: the map is after the addresses, is long enough for all of them, and is only
         // accessed as atomics.
         [0, 1].map(|word| unsafe {
-            &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>().add(word)
+            &*self.base.as_ptr().add(note_offset as usize).cast::<AtomicU64>().add(word)
         })
     }
 
@@ -295,14 +295,14 @@ pub(super) unsafe fn map_donor(file: &File, base: NonNull<u8>, bytes: u64) -> Re
         ))
     })?;
     // SAFETY: our own mapping; core dumps leave it out, and reads work as before.
-    let _refused = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
+    let _result = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
     Ok(())
 }
 
 /// Whether a file system is in memory.
-pub(crate) fn is_of_memory(at: &StatFs) -> bool {
+pub(crate) fn is_of_memory(stat: &StatFs) -> bool {
     const TMPFS_MAGIC: i128 = 0x0102_1994;
-    i128::from(at.f_type) == TMPFS_MAGIC
+    i128::from(stat.f_type) == TMPFS_MAGIC
 }
 
 /// Allocates a part of a file, so that writes there can never fail.
@@ -312,7 +312,8 @@ pub(super) fn allocate(file: &File, start: u64, bytes: u64) -> Result<()> {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::INTR) => continue,
             Err(rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM | rustix::io::Errno::DQUOT) => {
-                let free = fstatvfs(file).map_or(0, |at| at.f_bavail.saturating_mul(at.f_frsize));
+                let free =
+                    fstatvfs(file).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
                 let message = "the file system of the reader's files is full; make room there, or \
                     use a directory on a larger one";
                 Err(Error::limit_exceeded(message, free, bytes))

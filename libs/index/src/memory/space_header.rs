@@ -93,12 +93,12 @@ impl SpaceHeader {
     /// status.
     pub(crate) fn armed(&self) -> Option<(u64, Redo)> {
         let turn = self.redo_turn.load(Ordering::Acquire);
-        let [list, count, root, serial] = std::array::from_fn(|at| self.load_redo(at));
+        let [list, count, root, serial] = std::array::from_fn(|word| self.load_redo(word));
         (turn != 0).then_some((turn, Redo { list, count, root, serial }))
     }
 
-    fn load_redo(&self, at: usize) -> u64 {
-        self.redo[at].load(Ordering::Relaxed)
+    fn load_redo(&self, word: usize) -> u64 {
+        self.redo[word].load(Ordering::Relaxed)
     }
 
     /// Notes directory entries that are about to be stored.
@@ -126,7 +126,7 @@ impl SpaceHeader {
             let next_request = (donated >> 32).wrapping_add(1) << 32;
             Some(next_request | (donated & DONATED_BLOCKS).max(blocks))
         };
-        let _always = self.donated.fetch_update(Ordering::SeqCst, Ordering::SeqCst, donate);
+        let _result = self.donated.fetch_update(Ordering::SeqCst, Ordering::SeqCst, donate);
         // Pairs with the fence of `donated_blocks`: either the donor that takes memory out of use
         // sees that the memory is donated, or the recipient sees that nothing leads there any more.
         fence(Ordering::SeqCst);
@@ -144,8 +144,10 @@ impl SpaceHeader {
     /// Ends the donation, unless there was a new request since; returns whether the donation ended.
     pub(crate) fn end_donation(&self, donated: u64) -> bool {
         schedule::store();
-        let ended = donated & !DONATED_BLOCKS;
-        self.donated.compare_exchange(donated, ended, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        let ended_donation = donated & !DONATED_BLOCKS;
+        self.donated
+            .compare_exchange(donated, ended_donation, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 
     /// Returns directory entries that an earlier writer may have left half stored.

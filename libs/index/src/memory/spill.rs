@@ -74,10 +74,10 @@ impl Memory {
         if let Some(file) = self.spill.file.get() {
             schedule::store();
             // Old bytes at the chunk's start would tell a successor that a segment begins there.
-            let _failed = file.write_all_at(&[0; 64], chunk.address);
+            let _write_result = file.write_all_at(&[0; 64], chunk.address);
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // If the file system cannot punch a hole, the old content is overwritten later.
-            let _refused = fallocate(file, hole, chunk.address, chunk.bytes());
+            let _punch_result = fallocate(file, hole, chunk.address, chunk.bytes());
         }
         self.spill.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
         if let Some(account) = self.account.get() {
@@ -130,20 +130,20 @@ impl Memory {
     ///
     /// # Errors
     /// `Unavailable`; `Corrupt` if there is no file.
-    pub(crate) fn read_spilled(&self, address: u64, into: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read_spilled(&self, address: u64, buffer: &mut [u8]) -> Result<usize> {
         let file = self.spill_file()?;
         schedule::load();
-        let mut filled = 0;
-        while filled < into.len() {
-            let at = (address & !SPILLED).saturating_add(filled as u64);
-            match file.read_at(&mut into[filled..], at) {
+        let mut filled_bytes = 0;
+        while filled_bytes < buffer.len() {
+            let offset = (address & !SPILLED).saturating_add(filled_bytes as u64);
+            match file.read_at(&mut buffer[filled_bytes..], offset) {
                 Ok(0) => break,
-                Ok(read) => filled += read,
+                Ok(read) => filled_bytes += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.note_spill_damage(spill_error("read", &error))),
             }
         }
-        Ok(filled)
+        Ok(filled_bytes)
     }
 
     /// Returns the number of bytes in the file from an address on.

@@ -72,9 +72,9 @@ impl Spill {
         }
         let missing =
             || Error::corrupt("a document is in a spill file, but the copy has no spill file");
-        let opened = open(self.place.get().ok_or_else(missing)?, is_written)?;
+        let opened_file = open(self.place.get().ok_or_else(missing)?, is_written)?;
         // Two threads that open it at the same time have opened the same file, if it has a name.
-        Ok(self.file.get_or_init(|| opened))
+        Ok(self.file.get_or_init(|| opened_file))
     }
 }
 
@@ -88,8 +88,8 @@ fn open(place: &SpillPlace, is_written: bool) -> Result<File> {
         SpillPlace::Named(path, header_name) => {
             let file = options(path).map_err(|error| file_error("open", path, &error))?;
             if is_written {
-                let written = file.write_all_at(header_name, SPACE_HEADER_NAME_AT);
-                written.map_err(|error| file_error("write", path, &error))?;
+                let write_result = file.write_all_at(header_name, SPACE_HEADER_NAME_AT);
+                write_result.map_err(|error| file_error("write", path, &error))?;
             }
             Ok(file)
         }

@@ -20,8 +20,8 @@ fn chunks_are_aligned_disjoint_and_join_again() {
             unsafe { memory.clear(chunk) };
         }
         chunks.sort_by_key(Chunk::address);
-        let apart = |pair: &[Chunk]| pair[0].address() + pair[0].bytes() <= pair[1].address();
-        assert!(chunks.windows(2).all(apart), "{chunks:?}");
+        let are_apart = |pair: &[Chunk]| pair[0].address() + pair[0].bytes() <= pair[1].address();
+        assert!(chunks.windows(2).all(are_apart), "{chunks:?}");
         assert_eq!(memory.used_bytes(), chunks.iter().map(Chunk::bytes).sum());
         memory.release(chunks);
         assert_eq!(memory.used_bytes(), 0);
@@ -41,7 +41,9 @@ fn free_list_holds_exactly_the_memory_between_chunks() {
     let mut ranges: Vec<_> = used.to_vec();
     for order in (0..=ORDER_MAX).rev() {
         // The largest order comes first, so no chunk is cut from a larger one.
-        ranges.extend(std::iter::from_fn(|| free.take(order)).map(|at| (at.address(), at.bytes())));
+        ranges.extend(
+            std::iter::from_fn(|| free.take(order)).map(|chunk| (chunk.address(), chunk.bytes())),
+        );
     }
     ranges.sort_unstable();
     let mut next = BLOCK_BYTES;
@@ -168,11 +170,11 @@ fn surplus_free_blocks_release_their_pages() {
 fn pages_of(memory: &Memory, block: u64) -> usize {
     let mut pages = vec![0_u8; (BLOCK_BYTES / 4_096) as usize];
     // SAFETY: a block of the memory's own mapping, and a byte for each of its pages.
-    let failed = unsafe {
+    let advice_result = unsafe {
         let start = memory.pointer(block).cast();
         libc::mincore(start, BLOCK_BYTES as usize, pages.as_mut_ptr())
     };
-    assert_eq!(failed, 0);
+    assert_eq!(advice_result, 0);
     pages.iter().filter(|page| **page & 1 == 1).count()
 }
 
@@ -210,7 +212,7 @@ fn unused_chunks_are_gathered_up_to_a_share_of_the_space() {
     let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let small = || memory.allocate(CHUNK_BYTES_MIN).unwrap();
     let first = small();
-    let alone = memory.gather(vec![first]).expect("a small space gathers nothing");
+    let only_chunk = memory.gather(vec![first]).expect("a small space gathers nothing");
     let blocks: Vec<_> = (0..16).map(|_| memory.allocate(BLOCK_BYTES).unwrap()).collect();
     let mut gathered = Vec::new();
     let all = loop {
@@ -223,5 +225,5 @@ fn unused_chunks_are_gathered_up_to_a_share_of_the_space() {
     assert_eq!(gathered.len() as u64, 16 * BLOCK_BYTES / GATHERED_SHARE / CHUNK_BYTES_MIN + 1);
     assert_eq!(all.iter().map(Chunk::address).collect::<Vec<_>>(), gathered);
     assert!(memory.gather(vec![small()]).is_none(), "it begins anew");
-    memory.release(alone.into_iter().chain(blocks).chain(all));
+    memory.release(only_chunk.into_iter().chain(blocks).chain(all));
 }

@@ -15,14 +15,14 @@ use crate::memory::file_error;
 
 /// Ensures that a partition has a header of this boot.
 pub(crate) fn make(
-    at: &SharedCopyDirectory,
+    directory: &SharedCopyDirectory,
     store: StoreId,
     partition: PartitionId,
     hash: SeededHash,
     addresses: u64,
 ) -> Result<()> {
-    let path = at.header(store, partition);
-    match header_to_write(at, store, partition) {
+    let path = directory.header(store, partition);
+    match header_to_write(directory, store, partition) {
         Ok((published, spaces)) => return keep_or_begin(&published, &spaces, hash, addresses),
         Err(error) if error.code() == ErrorCode::Unavailable => return Err(error),
         Err(_) => {}
@@ -30,9 +30,9 @@ pub(crate) fn make(
     let mut salt = hash.seed().to_le_bytes().to_vec();
     salt.extend(path.as_os_str().as_encoded_bytes());
     salt.extend(std::process::id().to_le_bytes());
-    let memory_dir = at.memory_dir.clone();
+    let memory_dir = directory.memory_dir.clone();
     let description = HeaderDescription { boot: boot_id(), token: xxh3_64(&salt), memory_dir };
-    let spaces = Spaces::new(at, &description, store, partition);
+    let spaces = Spaces::new(directory, &description, store, partition);
     let space = spaces.create(0, hash, addresses, None)?;
     let new_path = path.with_extension("new");
     let header = HeaderFile::create(&new_path, description)?;

@@ -31,5 +31,5 @@ impl SharedCopyDirectory {
 
 /// Whether a directory is in a memory file system.
 fn is_memory(dir: &Path) -> bool {
-    rustix::fs::statfs(dir).is_ok_and(|at| is_of_memory(&at))
+    rustix::fs::statfs(dir).is_ok_and(|stat| is_of_memory(&stat))
 }

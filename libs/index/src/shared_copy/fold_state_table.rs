@@ -64,7 +64,8 @@ impl FoldStateTable {
             self.prepare_client(client, Some(window), publishing)?;
         }
         let mut sources = state.sources.iter();
-        sources.try_for_each(|(source, at)| self.prepare_source(*source, *at, publishing))
+        sources
+            .try_for_each(|(source, position)| self.prepare_source(*source, *position, publishing))
     }
 
     fn prepare_client(
@@ -82,11 +83,13 @@ impl FoldStateTable {
     fn prepare_source(
         &mut self,
         source: PartitionId,
-        at: Position,
+        position: Position,
         publishing: PublishTarget<'_>,
     ) -> Result<()> {
         let key = source.0.to_le_bytes();
-        self.0.prepare(self.0.hash().of(&key), &key, &at.to_bytes(), None, publishing).map(drop)
+        self.0
+            .prepare(self.0.hash().of(&key), &key, &position.to_bytes(), None, publishing)
+            .map(drop)
     }
 
     /// Restores the table's content into a state.

@@ -68,8 +68,8 @@ impl HeaderFile {
         let encoded = encode(&description)?;
         page[DESCRIPTION_AT..DESCRIPTION_AT + encoded.len()].copy_from_slice(&encoded);
         // The page is written and not extended by a truncate, so that it has its space on the disk.
-        let written = (&file).write_all(&page).and_then(|()| file.sync_data());
-        written.map_err(|error| file_error("write", new_path, &error))?;
+        let write_result = (&file).write_all(&page).and_then(|()| file.sync_data());
+        write_result.map_err(|error| file_error("write", new_path, &error))?;
         let header = Self::map(&file, description, true, new_path)?;
         header.words().publish(&Status::START);
         Ok(header)
@@ -131,7 +131,7 @@ impl HeaderFile {
 impl Drop for HeaderFile {
     fn drop(&mut self) {
         // SAFETY: mapped by `map`, and every user of the page borrows this value.
-        let _refused = unsafe { munmap(self.base.as_ptr().cast(), HEADER_BYTES) };
+        let _result = unsafe { munmap(self.base.as_ptr().cast(), HEADER_BYTES) };
     }
 }
 
@@ -221,12 +221,12 @@ mod tests {
     fn second_mapping_reads_the_written_header() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("live");
-        let written = HeaderFile::create(&path, description()).unwrap();
+        let writer_mapping = HeaderFile::create(&path, description()).unwrap();
         let read = HeaderFile::open(&path, false).unwrap();
         assert_eq!(read.description(), &description());
         assert_eq!(read.words().status(), Status::START);
         let status = Status { generation: 9, ..Status::START };
-        written.words().publish(&status);
+        writer_mapping.words().publish(&status);
         assert_eq!(read.words().status(), status);
     }
 

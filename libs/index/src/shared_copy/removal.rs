@@ -18,10 +18,10 @@ use crate::sharing::DONOR_LINK_SUFFIX;
 const ORPHAN_AGE_MIN: Duration = Duration::from_secs(60);
 
 /// Removes the header of a partition, and its space.
-pub(super) fn remove(at: &SharedCopyDirectory, store: StoreId, partition: PartitionId) {
-    let path = at.header(store, partition);
+pub(super) fn remove(directory: &SharedCopyDirectory, store: StoreId, partition: PartitionId) {
+    let path = directory.header(store, partition);
     if let Ok(header) = HeaderFile::open(&path, false) {
-        let spaces = Spaces::new(at, header.description(), store, partition);
+        let spaces = Spaces::new(directory, header.description(), store, partition);
         spaces.remove(header.words().load_generation());
     }
     // A remaining header is found and replaced by the next owner.
@@ -30,30 +30,35 @@ pub(super) fn remove(at: &SharedCopyDirectory, store: StoreId, partition: Partit
 
 /// Removes spaces that no header leads to: those of removed directories, of an earlier boot, and of
 /// killed owners. A space that cannot be removed stays for a later sweep.
-pub(super) fn sweep(at: &SharedCopyDirectory) {
+pub(super) fn sweep(directory: &SharedCopyDirectory) {
     // The link to a donor's file becomes removable once its recipient is gone, so links come
     // second.
     for is_donor_link in [false, true] {
-        for dir in at.memory_dir.iter().chain([&at.dir]) {
-            drop(sweep_one(at, dir, is_donor_link));
+        for dir in directory.memory_dir.iter().chain([&directory.dir]) {
+            drop(sweep_one(directory, dir, is_donor_link));
         }
     }
 }
 
 /// Sweeps one directory: its spaces, or the links of spaces to donors' files.
-fn sweep_one(at: &SharedCopyDirectory, dir: &Path, is_donor_link: bool) -> std::io::Result<()> {
-    let own = rustix::process::geteuid().as_raw();
+fn sweep_one(
+    directory: &SharedCopyDirectory,
+    dir: &Path,
+    is_donor_link: bool,
+) -> std::io::Result<()> {
+    let own_user = rustix::process::geteuid().as_raw();
     let (names, now) = (std::fs::read_dir(dir)?, time_in(dir)?);
     for entry in names.flatten() {
         let name = entry.file_name();
         let is_asked = name.to_str().is_some_and(|name| {
             name.starts_with(PREFIX) && name.ends_with(DONOR_LINK_SUFFIX) == is_donor_link
         });
-        let is_own = entry.metadata().is_ok_and(|at| at.is_file() && at.uid() == own);
-        let modified = entry.metadata().and_then(|at| at.modified());
+        let is_own =
+            entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.uid() == own_user);
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
         // A recent space may not have its header yet.
-        let is_old = modified.is_ok_and(|at| at + ORPHAN_AGE_MIN < now);
-        if is_asked && is_own && is_old && !is_in_use(at, &entry.path()) {
+        let is_old = modified.is_ok_and(|modified_at| modified_at + ORPHAN_AGE_MIN < now);
+        if is_asked && is_own && is_old && !is_in_use(directory, &entry.path()) {
             drop(std::fs::remove_file(entry.path()));
         }
     }
@@ -69,11 +74,11 @@ fn time_in(dir: &Path) -> std::io::Result<SystemTime> {
 }
 
 /// Whether a file is in use: a space, or the link of a space to a donor's file.
-fn is_in_use(at: &SharedCopyDirectory, path: &Path) -> bool {
+fn is_in_use(directory: &SharedCopyDirectory, path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
     match name.strip_suffix(DONOR_LINK_SUFFIX) {
         Some(recipient) => {
-            let mut dirs = at.memory_dir.iter().chain([&at.dir]);
+            let mut dirs = directory.memory_dir.iter().chain([&directory.dir]);
             dirs.any(|dir| dir.join(recipient).exists())
         }
         None => is_led_to(path),

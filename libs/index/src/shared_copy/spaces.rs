@@ -38,15 +38,15 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     pub(super) fn new(
-        at: &SharedCopyDirectory,
+        directory: &SharedCopyDirectory,
         description: &HeaderDescription,
         store: StoreId,
         partition: PartitionId,
     ) -> Self {
         let (token, store_id, partition_id) = (description.token, store.0, partition.0);
         Self {
-            header: at.header(store, partition),
-            dir: at.dir.clone(),
+            header: directory.header(store, partition),
+            dir: directory.dir.clone(),
             memory_dir: description.memory_dir.clone(),
             name: format!("{PREFIX}{token:016x}-{store_id:016x}-{partition_id:04}"),
             is_memory_full: false,
@@ -92,7 +92,8 @@ impl Spaces {
     ) -> Result<Arc<Space>> {
         let number = (previous >> 1) + 1;
         let has_room = |dir: &PathBuf| {
-            let free = rustix::fs::statvfs(dir).map(|at| at.f_bavail.saturating_mul(at.f_frsize));
+            let free =
+                rustix::fs::statvfs(dir).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize));
             free.is_ok_and(|free| free >= ROOM_BYTES_MIN)
         };
         let in_memory = !self.is_memory_full && self.memory_dir.as_ref().is_some_and(has_room);
@@ -174,11 +175,11 @@ impl DonorSpace {
     /// # Errors
     /// `NotFound` without a shared copy; those of [`Attach::space`].
     pub(crate) fn open(
-        at: &SharedCopyDirectory,
+        directory: &SharedCopyDirectory,
         store: StoreId,
         partition: PartitionId,
     ) -> Result<Self> {
-        let (_, space, attach) = Attach::open(at, store, partition)?;
+        let (_, space, attach) = Attach::open(directory, store, partition)?;
         let path = attach.spaces.path(space.generation);
         let donor_links = attach.spaces.donor_links(space.generation);
         Ok(Self { space, path, donor_links })
@@ -198,12 +199,12 @@ impl Attach {
     /// # Errors
     /// `NotFound` without a shared copy; those of [`Attach::space`].
     pub(crate) fn open(
-        at: &SharedCopyDirectory,
+        directory: &SharedCopyDirectory,
         store: StoreId,
         partition: PartitionId,
     ) -> Result<(PublishedWords, Arc<Space>, Self)> {
-        let header = HeaderFile::open(&at.header(store, partition), false)?;
-        let spaces = Spaces::new(at, header.description(), store, partition);
+        let header = HeaderFile::open(&directory.header(store, partition), false)?;
+        let spaces = Spaces::new(directory, header.description(), store, partition);
         let (published, lock) = (PublishedWords::Shared(Arc::new(header)), Mutex::new(()));
         let attach = Self { lock, spaces };
         let space = attach.space(&published)?;
@@ -219,7 +220,7 @@ impl Attach {
             match self.spaces.open(published.load_generation(), false) {
                 // The file was removed after the number was loaded: the next space exists already.
                 Err(error) if error.code() == ErrorCode::NotFound => std::thread::yield_now(),
-                opened => return opened,
+                outcome => return outcome,
             }
         }
         let message = "the file of the shared copy is gone; open the reader again";
@@ -229,11 +230,11 @@ impl Attach {
 
 /// Opens a header for its owner; returns its words and the names of its spaces.
 pub(super) fn header_to_write(
-    at: &SharedCopyDirectory,
+    directory: &SharedCopyDirectory,
     store: StoreId,
     partition: PartitionId,
 ) -> Result<(PublishedWords, Spaces)> {
-    let header = HeaderFile::open(&at.header(store, partition), true)?;
-    let spaces = Spaces::new(at, header.description(), store, partition);
+    let header = HeaderFile::open(&directory.header(store, partition), true)?;
+    let spaces = Spaces::new(directory, header.description(), store, partition);
     Ok((PublishedWords::Shared(Arc::new(header)), spaces))
 }

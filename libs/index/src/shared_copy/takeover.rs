@@ -32,13 +32,13 @@ use crate::writer_state::WriterState;
 /// # Errors
 /// `NotFound` without a copy; `LimitExceeded`, `Unavailable` if no new copy can be created.
 pub(crate) fn acquire_writer(
-    at: &SharedCopyDirectory,
+    directory: &SharedCopyDirectory,
     partition: PartitionRef,
     partitions: PartitionCount,
     hash: SeededHash,
     image_hash: Option<SeededHash>,
 ) -> Result<(WriterState, Option<ReplicaState>)> {
-    let (published, spaces) = header_to_write(at, partition.store, partition.partition)?;
+    let (published, spaces) = header_to_write(directory, partition.store, partition.partition)?;
     finish_swap(&published);
     let generation = published.load_generation();
     let current = spaces.open(generation, true).and_then(|space| take_over(space, &published));
@@ -73,11 +73,11 @@ fn finish_directory_update(memory: &Memory) -> Result<()> {
     let Some(update) = header.begun_directory_update() else { return Ok(()) };
     for entry in 0..update.count {
         let group = if entry < update.count / 2 { update.low } else { update.high };
-        let at = update.entry + entry * 4;
-        memory.check_opened(at, 4)?;
+        let entry_at = update.entry + entry * 4;
+        memory.check_opened(entry_at, 4)?;
         schedule::store();
         // SAFETY: an entry of a directory of this space, only accessed as an atomic.
-        unsafe { memory.half_word(at) }.store(group, Ordering::Release);
+        unsafe { memory.half_word(entry_at) }.store(group, Ordering::Release);
     }
     header.end_directory_update();
     Ok(())

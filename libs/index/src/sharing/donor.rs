@@ -52,8 +52,8 @@ impl<'m> DonorRecords<'m> {
     /// donor's memory.
     pub(crate) fn of(donor: &'m Space, recipient: Option<&Memory>) -> Self {
         let range = recipient.and_then(Memory::donor_range);
-        let (at, bytes) = range.unwrap_or((0, donor.memory.opened()));
-        Self { donor, at, bytes }
+        let (start, bytes) = range.unwrap_or((0, donor.memory.opened()));
+        Self { donor, at: start, bytes }
     }
 
     /// Returns which of these documents, [`PREFETCHED`] at most, the donor has in equal form: for

@@ -30,7 +30,7 @@ impl DonorMapping {
     /// `NotFound` if none exists; `Corrupt` if the file is too short; `Unavailable`.
     pub(crate) fn open(names: &[PathBuf], reserved: u64, bytes: u64) -> Result<Self> {
         let missing_file = || Error::not_found("the donor's file is gone");
-        let at = mapped_bytes(reserved).next_multiple_of(BLOCK_BYTES);
+        let donor_at = mapped_bytes(reserved).next_multiple_of(BLOCK_BYTES);
         for name in names {
             let flags = OFlags::NOFOLLOW.bits() as i32;
             let Ok(file) = File::options().read(true).custom_flags(flags).open(name) else {
@@ -47,7 +47,7 @@ impl DonorMapping {
             if metadata.size() < bytes || !bytes.is_multiple_of(BLOCK_BYTES) {
                 return Err(Error::corrupt("the donor's file is shorter than the recorded length"));
             }
-            return Ok(Self { file, at, bytes });
+            return Ok(Self { file, at: donor_at, bytes });
         }
         Err(missing_file())
     }
@@ -64,7 +64,7 @@ impl DonorMapping {
 /// `Unavailable`.
 pub(crate) fn donor_bytes(file: &File, path: &Path) -> Result<u64> {
     let mut word = [0; 8];
-    let at = std::mem::offset_of!(SpaceHeader, donor_bytes) as u64;
-    file.read_exact_at(&mut word, at).map_err(|error| file_error("read", path, &error))?;
+    let offset = std::mem::offset_of!(SpaceHeader, donor_bytes) as u64;
+    file.read_exact_at(&mut word, offset).map_err(|error| file_error("read", path, &error))?;
     Ok(u64::from_le_bytes(word))
 }

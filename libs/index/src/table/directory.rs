@@ -130,7 +130,7 @@ impl Root {
         if self == Self::NONE {
             return Ok(None);
         }
-        let at = match self.entry(hash) {
+        let group_ref = match self.entry(hash) {
             Some(entry) => {
                 memory.verify(entry, ENTRY_BYTES)?;
                 // SAFETY: an entry of a directory in use; entries are only accessed as atomics.
@@ -138,8 +138,8 @@ impl Root {
             }
             None => self.only_group(),
         };
-        memory.verify(at.address(), at.bytes())?;
+        memory.verify(group_ref.address(), group_ref.bytes())?;
         // SAFETY: the directory names groups in use.
-        Ok(Some(unsafe { Group::at(memory, at) }))
+        Ok(Some(unsafe { Group::at(memory, group_ref) }))
     }
 }

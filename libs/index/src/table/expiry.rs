@@ -72,8 +72,8 @@ impl Table {
         let (mut keys, mut next) = (Vec::new(), NEVER);
         self.visit_records(state, |_, record| {
             match row_expires_at(record.row).map(Timestamp::as_micros) {
-                Some(at) if at <= now => keys.push(record.key.to_vec()),
-                Some(at) => next = next.min(at),
+                Some(expires_at) if expires_at <= now => keys.push(record.key.to_vec()),
+                Some(expires_at) => next = next.min(expires_at),
                 None => {}
             }
             Ok(())

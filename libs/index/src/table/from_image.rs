@@ -92,15 +92,15 @@ impl Table {
         let root = Root::from_image(root)?;
         let segments = Segments::of_notes(&memory.noted_segments(), serial)?;
         let directory = directory_of(root)?;
-        let mut at = directory.iter().map(|at| at.address() + at.bytes());
-        if at.any(|end| end > memory.opened()) {
+        let mut ends = directory.iter().map(|chunk| chunk.address() + chunk.bytes());
+        if ends.any(|end| end > memory.opened()) {
             return Err(damaged("the directory is outside the image"));
         }
         let parts = Parts { hash, root, directory, segments };
         let table = Self::new(memory.clone(), hash, serial);
         let groups = table.entries_of_parts(&parts)?;
         let expiries: Vec<i64> = groups
-            .chunk_by(|one, other| one == other)
+            .chunk_by(|entry, next_entry| entry == next_entry)
             .map(|run| memory.group_expires(run[0].address()).unwrap_or(NEVER))
             .collect();
         let mut table = Self::assemble(memory.clone(), parts, &mut expiries.iter())?;
@@ -171,7 +171,7 @@ impl Table {
         expiries: &mut std::slice::Iter<'_, i64>,
     ) -> Result<()> {
         let mut first = 0;
-        for run in entries.chunk_by(|one, other| one == other) {
+        for run in entries.chunk_by(|entry, next_entry| entry == next_entry) {
             let width = run.len();
             if !width.is_power_of_two() || first % width != 0 {
                 return Err(damaged("the directory is out of order"));
@@ -206,9 +206,11 @@ impl Table {
         let Some(chunk) = &parts.directory else { return Ok(vec![parts.root.only_group()]) };
         self.memory.verify(chunk.address(), chunk.bytes())?;
         let entry = |entry: u64| {
-            let at = chunk.address() + entry * ENTRY_BYTES;
+            let entry_address = chunk.address() + entry * ENTRY_BYTES;
             // SAFETY: an entry of the table's own directory, which was just verified.
-            GroupRef::of_entry(unsafe { self.memory.half_word(at) }.load(Ordering::Relaxed))
+            GroupRef::of_entry(
+                unsafe { self.memory.half_word(entry_address) }.load(Ordering::Relaxed),
+            )
         };
         Ok((0..1 << parts.root.depth()).map(entry).collect())
     }

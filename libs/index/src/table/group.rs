@@ -146,14 +146,14 @@ impl<'g> Group<'g> {
             let bucket = self.at.bucket(hash, step);
             let (mut tagged, is_full) = self.look(bucket, |word| slot::tag(word) == tag);
             while tagged != 0 {
-                let at = bucket + 8 * u64::from(tagged.trailing_zeros());
+                let slot_address = bucket + 8 * u64::from(tagged.trailing_zeros());
                 tagged &= tagged - 1;
-                let word = self.load_to_follow(at);
+                let word = self.load_to_follow(slot_address);
                 if slot::tag(word) == tag {
                     // Otherwise the rest would arrive only after the first line has given the
                     // length.
                     self.prefetch_record(word);
-                    let result = take(at, word)?;
+                    let result = take(slot_address, word)?;
                     if result.is_some() {
                         return Ok(result);
                     }
@@ -186,8 +186,8 @@ impl<'g> Group<'g> {
         key: &[u8],
         scratch: &'g Scratch,
     ) -> Result<Option<(u64, u64, Record<'g>)>> {
-        self.find_slot_by(hash, |at, word| {
-            Ok(self.record_of(word, key, scratch)?.map(|record| (at, word, record)))
+        self.find_slot_by(hash, |slot_address, word| {
+            Ok(self.record_of(word, key, scratch)?.map(|record| (slot_address, word, record)))
         })
     }
 
@@ -217,17 +217,17 @@ impl<'g> Group<'g> {
     }
 
     /// Publishes a word: a reader that loads the word sees the record that was written before.
-    pub(super) fn store(&self, at: u64, word: u64) {
+    pub(super) fn store(&self, slot_address: u64, word: u64) {
         schedule::store();
         // SAFETY: a slot of a group in use; slots are only ever accessed as atomics.
-        unsafe { self.memory.word(at) }.store(word, PUBLISHED);
+        unsafe { self.memory.word(slot_address) }.store(word, PUBLISHED);
         schedule::stored_slot();
     }
 
     /// Returns the value of a slot whose record is removed: empty if no search relies on its bucket
     /// being full.
-    pub(super) fn word_after_removal(&self, at: u64) -> u64 {
-        let bucket = at - at % self.at.bucket_bytes();
+    pub(super) fn word_after_removal(&self, slot_address: u64) -> u64 {
+        let bucket = slot_address - slot_address % self.at.bucket_bytes();
         let mut words = (0..self.at.slots()).map(|place| self.load(bucket + 8 * place));
         if words.any(|word| word == slot::EMPTY) { slot::EMPTY } else { slot::DELETED }
     }
@@ -235,9 +235,9 @@ impl<'g> Group<'g> {
     /// Puts a word that is not in the group into the first free slot for its hash. Returns the
     /// slot's previous value, or `None` in a group without a free slot.
     pub(super) fn put(&self, hash: u64, word: u64) -> Option<u64> {
-        let at = self.free_slot(hash)?;
-        let previous = self.load(at);
-        self.store(at, word);
+        let slot_address = self.free_slot(hash)?;
+        let previous = self.load(slot_address);
+        self.store(slot_address, word);
         Some(previous)
     }
 
@@ -261,9 +261,12 @@ impl<'g> Group<'g> {
 
     /// Counts the slots that are not empty, and those with a record.
     pub(super) fn counts(&self) -> (u32, u32) {
-        self.slots().map(|at| self.load(at)).fold((0, 0), |(filled, live), word| {
-            (filled + u32::from(word != slot::EMPTY), live + u32::from(slot::is_live(word)))
-        })
+        self.slots().map(|slot_address| self.load(slot_address)).fold(
+            (0, 0),
+            |(filled, live), word| {
+                (filled + u32::from(word != slot::EMPTY), live + u32::from(slot::is_live(word)))
+            },
+        )
     }
 
     /// The addresses of all slots.
@@ -275,7 +278,7 @@ impl<'g> Group<'g> {
 
     /// The words of all slots with a record.
     pub(super) fn words(self) -> impl Iterator<Item = u64> {
-        let words = self.slots().map(move |at| self.load_to_follow(at));
+        let words = self.slots().map(move |slot_address| self.load_to_follow(slot_address));
         words.filter(|word| slot::is_live(*word))
     }
 }

@@ -149,13 +149,13 @@ mod tests {
         for (address, is_inline) in [(1 << 21, false), (1 << 21, true), ((1 << 42) - 32_768, true)]
         {
             let chunk = Chunk::from_image(address, bytes(is_inline)).unwrap();
-            let at = GroupRef::of(&chunk);
-            assert_eq!((at.address(), at.is_inline()), (address, is_inline));
-            assert_eq!(GroupRef::of_word(at.word()), at);
-            assert_eq!(GroupRef::of_entry(at.entry()), at);
-            assert_eq!(at.chunk(), Some(chunk));
-            assert_eq!(at.buckets() * at.bucket_bytes(), at.bytes());
-            assert!(at.holds(address) && !at.holds(address + at.bytes()));
+            let group = GroupRef::of(&chunk);
+            assert_eq!((group.address(), group.is_inline()), (address, is_inline));
+            assert_eq!(GroupRef::of_word(group.word()), group);
+            assert_eq!(GroupRef::of_entry(group.entry()), group);
+            assert_eq!(group.chunk(), Some(chunk));
+            assert_eq!(group.buckets() * group.bucket_bytes(), group.bytes());
+            assert!(group.holds(address) && !group.holds(address + group.bytes()));
         }
         // An inline group begins at a multiple of its own length.
         let crooked = GroupRef::of_word(((1 << 21) + CHUNK_BYTES_MIN) | INLINE);

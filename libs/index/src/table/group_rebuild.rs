@@ -208,7 +208,7 @@ impl Table {
             for (address, bytes) in rebuilt.appended_records {
                 self.segments.bury_moved(&self.memory, address, bytes);
             }
-            self.memory.release(rebuilt.halves.into_iter().map(|half| half.chunk));
+            self.memory.release(rebuilt.halves.into_iter().map(|half_group| half_group.chunk));
             return Err(error);
         }
         rebuilt.moved.sort_unstable();
@@ -245,10 +245,11 @@ impl Table {
         let is_inside = |record: &&GroupRecord| old_group.holds(slot::address(record.word));
         let inside = records.iter().filter(is_inside);
         for record in inside.chain(records.iter().filter(|record| !is_inside(record))) {
-            let half = half_of(record.hash);
-            let word = self.place_record(&memory, record, is_inside(&record), half, rebuilt)?;
+            let half_place = half_of(record.hash);
+            let word =
+                self.place_record(&memory, record, is_inside(&record), half_place, rebuilt)?;
             if record.is_published {
-                self.put(&mut rebuilt.halves[half], record.hash, word);
+                self.put(&mut rebuilt.halves[half_place], record.hash, word);
             }
         }
         Ok(())
@@ -261,12 +262,12 @@ impl Table {
         memory: &Memory,
         record: &GroupRecord,
         is_inside: bool,
-        half: usize,
+        half_place: usize,
         rebuilt: &mut RebuiltGroups,
     ) -> Result<u64> {
         let GroupRecord { hash, word, bytes, .. } = *record;
         let old_address = slot::address(word);
-        let state = &rebuilt.halves[half];
+        let state = &rebuilt.halves[half_place];
         // SAFETY: a group that only this writer has.
         let group = unsafe { Group::at(memory, GroupRef::of(&state.chunk)) };
         let room = if is_spilled(word) { None } else { group.take_room(hash, bytes) };
@@ -304,9 +305,9 @@ impl Table {
             records.push(GroupRecord { hash, word, bytes, is_published: true });
             Ok(())
         })?;
-        let at = GroupRef::of(&self.groups[place].chunk);
-        for pending in self.pending.iter().filter(|_| at.is_inline()) {
-            if let Some(word) = pending.word.filter(|word| at.holds(slot::address(*word))) {
+        let group_ref = GroupRef::of(&self.groups[place].chunk);
+        for pending in self.pending.iter().filter(|_| group_ref.is_inline()) {
+            if let Some(word) = pending.word.filter(|word| group_ref.holds(slot::address(*word))) {
                 let (hash, bytes) = (pending.hash, pending.bytes);
                 records.push(GroupRecord { hash, word, bytes, is_published: false });
             }

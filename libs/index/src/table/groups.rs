@@ -128,24 +128,24 @@ impl ExpiryQueue {
     }
 
     /// Plans the search of a group at this time, or earlier.
-    pub(super) fn plan(&mut self, place: usize, state: &mut GroupState, at: i64) {
-        if at < state.due {
-            state.due = at;
-            self.0.push(Reverse((at, place as u32)));
+    pub(super) fn plan(&mut self, place: usize, state: &mut GroupState, time: i64) {
+        if time < state.due {
+            state.due = time;
+            self.0.push(Reverse((time, place as u32)));
         }
     }
 
     /// Takes the next due group, whose plan ends with that.
     pub(super) fn next(&mut self, groups: &mut Groups, now: i64) -> Option<usize> {
         loop {
-            let Reverse((at, place)) = *self.0.peek()?;
-            if at > now {
+            let Reverse((due, place)) = *self.0.peek()?;
+            if due > now {
                 return None;
             }
             self.0.pop();
             let state = &mut groups[place as usize];
             // Otherwise the plan is stale: the group was later planned for an earlier time.
-            if state.due == at {
+            if state.due == due {
                 state.due = NEVER;
                 return Some(place as usize);
             }

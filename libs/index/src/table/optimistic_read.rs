@@ -50,22 +50,22 @@ fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Recor
     if is_spilled(address) {
         return read_spilled_record(memory, address, scratch);
     }
-    let load = |at: u64| {
-        memory.verify(at, 8)?;
+    let load = |word_address: u64| {
+        memory.verify(word_address, 8)?;
         // SAFETY: the word is in opened addresses, which are never taken back while they are
         // mapped. Any concurrent change happens by whole words, or is detected afterwards.
-        Ok(unsafe { memory.word(at) }.load(Ordering::Relaxed))
+        Ok(unsafe { memory.word(word_address) }.load(Ordering::Relaxed))
     };
-    let mut at = address;
-    let mut word = load(at - at % 8)?;
+    let mut record_address = address;
+    let mut word = load(record_address - record_address % 8)?;
     let mut number = || {
         let (mut number, mut shift) = (0_u64, 0);
         loop {
-            if at.is_multiple_of(8) {
-                word = load(at)?;
+            if record_address.is_multiple_of(8) {
+                word = load(record_address)?;
             }
-            let byte = (word >> (at % 8 * 8)) as u8;
-            at += 1;
+            let byte = (word >> (record_address % 8 * 8)) as u8;
+            record_address += 1;
             number |= u64::from(byte & 0x7f) << shift;
             shift += 7;
             if byte < 0x80 || shift > 28 {
@@ -78,10 +78,11 @@ fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Recor
     if key + row > CHUNK_BYTES_MAX {
         return Err(damaged("a record is too long"));
     }
-    memory.verify(at, key + row)?;
+    memory.verify(record_address, key + row)?;
     // SAFETY: the bytes were just checked to be inside.
-    let (key, row) = unsafe { copy_bytes(memory, at, bytes, scratch) }.split_at(key_bytes);
-    Ok(Record { key, row, bytes: at - address + bytes as u64 })
+    let (key, row) =
+        unsafe { copy_bytes(memory, record_address, bytes, scratch) }.split_at(key_bytes);
+    Ok(Record { key, row, bytes: record_address - address + bytes as u64 })
 }
 
 /// Copies bytes.
@@ -89,9 +90,14 @@ fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Recor
 /// # Safety
 /// The bytes are in opened addresses.
 #[inline]
-unsafe fn copy_bytes<'s>(memory: &Memory, at: u64, bytes: usize, scratch: &'s Scratch) -> &'s [u8] {
-    let (first, skipped) = (at - at % 8, (at % 8) as usize);
-    let words = scratch.words((skipped + bytes).div_ceil(8));
+unsafe fn copy_bytes<'s>(
+    memory: &Memory,
+    address: u64,
+    bytes: usize,
+    scratch: &'s Scratch,
+) -> &'s [u8] {
+    let (first, skipped_bytes) = (address - address % 8, (address % 8) as usize);
+    let words = scratch.words((skipped_bytes + bytes).div_ceil(8));
     for (place, copy) in words.iter_mut().enumerate() {
         // SAFETY: the caller's promise; opened addresses end with a whole word, and are never taken
         // back while they are mapped.
@@ -99,7 +105,7 @@ unsafe fn copy_bytes<'s>(memory: &Memory, at: u64, bytes: usize, scratch: &'s Sc
     }
     // SAFETY: the words were written above, and any byte is valid; the slice borrows from
     // `scratch`.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>().add(skipped), bytes) }
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>().add(skipped_bytes), bytes) }
 }
 
 impl Search {
@@ -119,13 +125,13 @@ impl Search {
             return None;
         }
         let address = slot::address(self.likely);
-        let (first, skipped) = (address - address % 8, 8 * (address % 8) as u32);
+        let (first, skipped_bits) = (address - address % 8, 8 * (address % 8) as u32);
         memory.verify(first, 16).ok()?;
         // SAFETY: the words were just checked to be inside.
-        let load = |at| unsafe { memory.word(at) }.load(Ordering::Relaxed);
-        let head = match skipped {
+        let load = |word_address| unsafe { memory.word(word_address) }.load(Ordering::Relaxed);
+        let head = match skipped_bits {
             0 => load(first),
-            _ => load(first) >> skipped | load(first + 8) << (64 - skipped),
+            _ => load(first) >> skipped_bits | load(first + 8) << (64 - skipped_bits),
         };
         let (header, row) = short_header(head.to_le_bytes().first_chunk()?, key.len())?;
         let bytes = key.len() + row;

@@ -17,7 +17,7 @@ pub(super) const HEADER_BYTES_MAX: usize = 10;
 pub(crate) struct Record<'g> {
     /// The identity bytes of its key.
     pub(crate) key: &'g [u8],
-    /// Its row.
+    /// The row of the record.
     pub(crate) row: &'g [u8],
     /// Bytes that the record takes, header included.
     pub(super) bytes: u64,
@@ -34,8 +34,8 @@ pub(super) fn header(key: usize, row: usize) -> ([u8; HEADER_BYTES_MAX], usize) 
     let mut length = 0;
     for mut number in [key, row] {
         loop {
-            let more = u8::from(number > 0x7f) << 7;
-            bytes[length] = number as u8 & 0x7f | more;
+            let more_bit = u8::from(number > 0x7f) << 7;
+            bytes[length] = number as u8 & 0x7f | more_bit;
             length += 1;
             number >>= 7;
             if number == 0 {
@@ -49,12 +49,12 @@ pub(super) fn header(key: usize, row: usize) -> ([u8; HEADER_BYTES_MAX], usize) 
 /// Decodes the lengths of the header, the key and the row of a record that begins with these bytes;
 /// returns `None` if the bytes are shorter than the header.
 pub(super) fn lengths(bytes: &[u8]) -> Option<(usize, usize, usize)> {
-    let mut at = 0;
+    let mut position = 0;
     let mut number = || {
         let (mut number, mut shift) = (0_usize, 0);
         loop {
-            let byte = *bytes.get(at)?;
-            at += 1;
+            let byte = *bytes.get(position)?;
+            position += 1;
             number |= usize::from(byte & 0x7f) << shift;
             shift += 7;
             if byte < 0x80 || shift > 28 {
@@ -63,7 +63,7 @@ pub(super) fn lengths(bytes: &[u8]) -> Option<(usize, usize, usize)> {
         }
     };
     let (key, row) = (number()?, number()?);
-    Some((at, key, row))
+    Some((position, key, row))
 }
 
 /// Returns the bytes of a record with a key and a row of these lengths.
@@ -78,13 +78,13 @@ pub(super) fn record_bytes(key: usize, row: usize) -> u64 {
 /// The address has room for the record, and no other thread has the address yet.
 pub(super) unsafe fn write(memory: &Memory, address: u64, key: &[u8], row: &[u8]) -> u64 {
     let (header, length) = header(key.len(), row.len());
-    let mut at = address;
+    let mut end = address;
     for part in [&header[..length], key, row] {
         // SAFETY: the caller's promise.
-        unsafe { memory.write(at, part) };
-        at += part.len() as u64;
+        unsafe { memory.write(end, part) };
+        end += part.len() as u64;
     }
-    at - address
+    end - address
 }
 
 /// Returns the header of a record without key that takes this many bytes, header included. Such a
@@ -141,16 +141,16 @@ pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'
 /// As [`in_memory`]; the part of the header in its first block is verified.
 #[cold]
 unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usize)> {
-    let mut at = address;
+    let mut end = address;
     let mut number = || {
         let (mut number, mut shift) = (0_usize, 0);
         loop {
-            if at.is_multiple_of(CHUNK_BYTES_MIN) {
-                memory.verify(at, 1)?;
+            if end.is_multiple_of(CHUNK_BYTES_MIN) {
+                memory.verify(end, 1)?;
             }
             // SAFETY: the caller's promise; the header's end is found by its own bits.
-            let byte = unsafe { memory.bytes(at, 1) }[0];
-            at += 1;
+            let byte = unsafe { memory.bytes(end, 1) }[0];
+            end += 1;
             number |= usize::from(byte & 0x7f) << shift;
             shift += 7;
             if byte < 0x80 || shift > 28 {
@@ -159,7 +159,7 @@ unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usi
         }
     };
     let (key, row) = (number()?, number()?);
-    Ok((at - address, key, row))
+    Ok((end - address, key, row))
 }
 
 /// Returns the row of the record at an address, if the record is this key's and has a short header;

@@ -76,17 +76,17 @@ impl Table {
     /// prefetches their buckets.
     fn records_ahead(&self, remaining: Range<u64>, bytes_max: u64) -> Result<Vec<(u64, u64)>> {
         let end = remaining.end.min(remaining.start.saturating_add(bytes_max));
-        let (mut at, mut records) = (remaining.start, Vec::with_capacity(PREFETCHED));
+        let (mut record_address, mut records) = (remaining.start, Vec::with_capacity(PREFETCHED));
         let mut scratch = Scratch::default();
-        while at < end && records.len() < PREFETCHED {
+        while record_address < end && records.len() < PREFETCHED {
             scratch.clear();
             // SAFETY: the address of a record in a segment of this table, which is not retired.
-            let record = unsafe { record(&self.memory, at, &scratch) }?;
+            let record = unsafe { record(&self.memory, record_address, &scratch) }?;
             let hash = self.hash.of(record.key);
             self.root.prefetch(&self.memory, hash);
-            records.push((at, hash));
-            at += record.bytes;
-            self.memory.prefetch(at + AHEAD_BYTES);
+            records.push((record_address, hash));
+            record_address += record.bytes;
+            self.memory.prefetch(record_address + AHEAD_BYTES);
         }
         for (_, hash) in &records {
             if let Some(group) = self.group(*hash)? {
@@ -150,9 +150,10 @@ impl Table {
             let start = self.segments.room_to_spill(&memory, room)?;
             let (mut bytes, mut words) = (Vec::with_capacity(room as usize), Vec::new());
             for (_, hash, _, record) in &live {
-                let at = start + bytes.len() as u64;
-                let length = spilled_record::append(&mut bytes, at, record.key, record.row);
-                words.push(slot::pack(slot::tag_of(*hash), at, length));
+                let record_address = start + bytes.len() as u64;
+                let length =
+                    spilled_record::append(&mut bytes, record_address, record.key, record.row);
+                words.push(slot::pack(slot::tag_of(*hash), record_address, length));
             }
             memory.write_spilled(start, &bytes)?;
             self.segments.count_spilled(bytes.len() as u64);

@@ -113,7 +113,7 @@ impl Search {
             // SAFETY: the caller's promise.
             GroupRef::NONE => unsafe { self.root.group(memory, self.hash) }?,
             // SAFETY: as above; the group was verified.
-            at => Some(unsafe { Group::at(memory, at) }),
+            group_ref => Some(unsafe { Group::at(memory, group_ref) }),
         };
         let Some(group) = group else { return Ok(None) };
         group.find_by(self.hash, |word| take(&group, word))

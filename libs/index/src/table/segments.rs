@@ -267,7 +267,7 @@ impl Segments {
             is_open: open == Some(segment.chunk.address()),
         });
         let mut list: Vec<_> = list.collect();
-        list.sort_unstable_by_key(|at| at.address);
+        list.sort_unstable_by_key(|segment_at| segment_at.address);
         list
     }
 
@@ -277,8 +277,8 @@ impl Segments {
     /// `Corrupt` for an impossible segment, and for two open segments.
     pub(super) fn from_image(list: &[SegmentAt]) -> Result<Self> {
         let mut segments = Self::default();
-        for at in list {
-            let SegmentAt { address, bytes, used, live, is_open } = *at;
+        for segment_at in list {
+            let SegmentAt { address, bytes, used, live, is_open } = *segment_at;
             let chunk = Chunk::from_image(address, bytes)
                 .ok_or_else(|| damaged("a segment is not in a chunk"))?;
             let segment = Segment::new(chunk, used, live);
@@ -531,7 +531,7 @@ mod tests {
             let chunk = Chunk::from_image(start, bytes).unwrap();
             assert!(segments.insert(Segment::new(chunk, 0, 0)));
         }
-        for removed in [5 * BLOCK_BYTES, BLOCK_BYTES, SPILLED] {
+        for removed_start in [5 * BLOCK_BYTES, BLOCK_BYTES, SPILLED] {
             for (start, bytes) in starts {
                 let is_present = segments.get(start).is_some();
                 for address in [start, start + bytes / 2, start + bytes - 1] {
@@ -543,7 +543,10 @@ mod tests {
                 }
                 assert_eq!(find(&mut segments, start - 1).filter(|found| *found == start), None);
             }
-            assert!(segments.remove(removed).is_some() && segments.remove(removed).is_none());
+            assert!(
+                segments.remove(removed_start).is_some()
+                    && segments.remove(removed_start).is_none()
+            );
         }
         assert_eq!(find(&mut segments, SPILLED), None);
     }

@@ -20,16 +20,16 @@ const CHECKSUM_BYTES: usize = 8;
 const READ_AT_ONCE: usize = 512;
 
 /// Appends a record to be written at an address of the file; returns its bytes.
-pub(super) fn append(into: &mut Vec<u8>, address: u64, key: &[u8], row: &[u8]) -> u64 {
-    let start = into.len();
-    into.extend([0; CHECKSUM_BYTES]);
+pub(super) fn append(buffer: &mut Vec<u8>, address: u64, key: &[u8], row: &[u8]) -> u64 {
+    let start = buffer.len();
+    buffer.extend([0; CHECKSUM_BYTES]);
     let (header, length) = header(key.len(), row.len());
     for part in [&header[..length], key, row] {
-        into.extend_from_slice(part);
+        buffer.extend_from_slice(part);
     }
-    let (checksum, body) = into[start..].split_at_mut(CHECKSUM_BYTES);
+    let (checksum, body) = buffer[start..].split_at_mut(CHECKSUM_BYTES);
     checksum.copy_from_slice(&xxh3_64_with_seed(body, address).to_le_bytes());
-    (into.len() - start) as u64
+    (buffer.len() - start) as u64
 }
 
 /// Returns the most bytes that a record with such a key and row takes in the file.
@@ -71,7 +71,7 @@ pub(super) fn read_spilled_record<'s>(
             "the document is spilled to disk; use a read that may block",
         ));
     }
-    let damage = |what: &str| memory.note_spill_damage(damaged(what));
+    let damage = |description: &str| memory.note_spill_damage(damaged(description));
     let first = scratch.bytes(READ_AT_ONCE);
     let read = memory.read_spilled(address, first)?;
     let lengths = first[..read].get(CHECKSUM_BYTES..).and_then(lengths);

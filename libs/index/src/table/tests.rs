@@ -97,18 +97,18 @@ impl Table {
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<Option<usize>> {
-        let removed = self.prepare_removal(self.hash.of(key), key)?;
+        let removal = self.prepare_removal(self.hash.of(key), key)?;
         self.publish()?;
-        Ok(removed.map(|replaced| replaced.row_bytes))
+        Ok(removal.map(|replaced| replaced.row_bytes))
     }
 }
 
 /// Returns a generator of numbers that look random and are the same in each run.
 fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
-    move |below| {
+    move |bound| {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
+        (state >> 33) % bound
     }
 }
 
@@ -119,8 +119,8 @@ fn table_equals_a_map_after_a_long_history() {
     for step in 0..120_000_u64 {
         let key = format!("key-{}", number(9_000)).into_bytes();
         if number(4) == 0 {
-            let removed = table.remove(&key).unwrap();
-            assert_eq!(removed, model.remove(&key).map(|row| row.len()));
+            let removed_row = table.remove(&key).unwrap();
+            assert_eq!(removed_row, model.remove(&key).map(|row| row.len()));
         } else {
             let row = vec![step as u8; number(120) as usize];
             let replaced = table.insert(&key, &row, world.publishing()).unwrap();
@@ -168,8 +168,8 @@ fn each_new_key_moves_at_most_one_group() {
         assert!(used == 0 || world.memory.used_bytes() <= used + 4 * 1024 * 1024);
     }
     assert!(table.groups.len() >= 60_000 / group_layout::filled_max(true) as usize);
-    let filled: u32 = table.groups.iter().map(|state| state.filled).sum();
-    assert_eq!(filled, 60_000);
+    let filled_slots: u32 = table.groups.iter().map(|state| state.filled).sum();
+    assert_eq!(filled_slots, 60_000);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn guard_pins_only_its_retired_memory() {
 #[test]
 fn readers_during_growth_and_reclaim_miss_no_document() {
     const LASTING: u32 = 500;
-    let (world, done) = (TableWorld::new(), AtomicBool::new(false));
+    let (world, is_done) = (TableWorld::new(), AtomicBool::new(false));
     let mut table = world.table();
     let row = |key: u32, version: u32| {
         let mut row = key.to_le_bytes().to_vec();
@@ -241,19 +241,19 @@ fn readers_during_growth_and_reclaim_miss_no_document() {
     }
     std::thread::scope(|scope| {
         for reader in 0..2 {
-            let (world, done) = (&world, &done);
+            let (world, is_done) = (&world, &is_done);
             scope.spawn(move || {
                 let mut number = numbers(reader);
                 let mut last = vec![0; LASTING as usize];
-                while !done.load(Ordering::Relaxed) {
+                while !is_done.load(Ordering::Relaxed) {
                     let key = number(u64::from(LASTING)) as u32;
                     let Some(row_read) = world.find(&key.to_le_bytes()) else {
-                        done.store(true, Ordering::Relaxed);
+                        is_done.store(true, Ordering::Relaxed);
                         panic!("key {key} was missed");
                     };
                     let version = u32::from_le_bytes(row_read[4..8].try_into().unwrap());
                     if row_read != row(key, version) || version < last[key as usize] {
-                        done.store(true, Ordering::Relaxed);
+                        is_done.store(true, Ordering::Relaxed);
                         panic!("key {key}: {row_read:?} after version {}", last[key as usize]);
                     }
                     last[key as usize] = version;
@@ -262,7 +262,7 @@ fn readers_during_growth_and_reclaim_miss_no_document() {
         }
         let mut version = 0;
         for new in LASTING..60_000 {
-            if done.load(Ordering::Relaxed) {
+            if is_done.load(Ordering::Relaxed) {
                 break;
             }
             table.insert(&new.to_le_bytes(), &row(new, 0), world.publishing()).unwrap();
@@ -271,7 +271,7 @@ fn readers_during_growth_and_reclaim_miss_no_document() {
             table.insert(&key.to_le_bytes(), &row(key, version), world.publishing()).unwrap();
             table.reclaim(400, RelocationTarget::Memory, world.publishing()).unwrap();
         }
-        done.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
     });
 }
 
@@ -318,11 +318,11 @@ fn table_without_memory_loses_and_leaks_nothing() {
         }
         assert!(model.iter().all(|(key, row)| world.find(key).as_ref() == Some(row)));
         let mut count = 0;
-        let counted = table.visit_rows(|_, _| {
+        let visit_result = table.visit_rows(|_, _| {
             count += 1;
             Ok(())
         });
-        counted.unwrap();
+        visit_result.unwrap();
         assert_eq!(count, model.len());
         world.memory.release(chunks);
         table.retire(&world.reclaim);

@@ -111,9 +111,9 @@ impl Table {
     /// with these bits.
     pub(crate) fn items(&self, bits: u64) -> impl Iterator<Item = u64> {
         self.pending.iter().map(move |pending| {
-            let removed =
+            let removal =
                 pending.existing.map_or(0, |existing| slot::address(existing.word) | REMOVED);
-            bits | pending.word.map_or(removed, slot::address)
+            bits | pending.word.map_or(removal, slot::address)
         })
     }
 
@@ -176,14 +176,14 @@ impl Table {
     }
 
     fn publish_one(&mut self, pending: &PendingWrite) -> Result<()> {
-        let lost = || Error::internal("a prepared slot is gone");
+        let slot_is_gone = || Error::internal("a prepared slot is gone");
         let Some(existing) = pending.existing else {
-            let word = pending.word.ok_or_else(lost)?;
+            let word = pending.word.ok_or_else(slot_is_gone)?;
             let place = self.place_of(pending.hash);
-            let group = self.group(pending.hash)?.ok_or_else(lost)?;
+            let group = self.group(pending.hash)?.ok_or_else(slot_is_gone)?;
             let (filled, is_inline) = (group.put(pending.hash, word), group.place().is_inline());
             let state = &mut self.groups[place];
-            state.filled += u32::from(filled.ok_or_else(lost)? == slot::EMPTY);
+            state.filled += u32::from(filled.ok_or_else(slot_is_gone)? == slot::EMPTY);
             state.live += 1;
             state.reserved -= 1;
             // If nothing can be written to the group, only a rebuild brings records into its
@@ -194,21 +194,21 @@ impl Table {
             return Ok(());
         };
         let address = slot::address(existing.word);
-        let (group, at) = if existing.moves == self.moves {
+        let (group, slot) = if existing.moves == self.moves {
             // SAFETY: a group of the writer's own table, which has not moved.
             (unsafe { Group::at(&self.memory, existing.group) }, existing.slot)
         } else {
-            let group = self.group(pending.hash)?.ok_or_else(lost)?;
-            (group, group.slot_of(pending.hash, address).ok_or_else(lost)?)
+            let group = self.group(pending.hash)?.ok_or_else(slot_is_gone)?;
+            (group, group.slot_of(pending.hash, address).ok_or_else(slot_is_gone)?)
         };
         let is_inside = |address| group.place().is_inline() && group.place().holds(address);
         let stays = pending.word.is_some_and(|word| is_inside(slot::address(word)));
         let has_left = is_inside(address) && !stays;
         match pending.word {
-            Some(word) => group.store(at, word),
+            Some(word) => group.store(slot, word),
             None => {
-                let new_word = group.word_after_removal(at);
-                group.store(at, new_word);
+                let new_word = group.word_after_removal(slot);
+                group.store(slot, new_word);
                 let place = self.place_of(pending.hash);
                 let state = &mut self.groups[place];
                 state.live -= 1;

@@ -135,7 +135,9 @@ fn memory_limit_is_never_exceeded_and_a_raised_limit_admits_writes() {
         FoldEffects { writes: (0..n).map(|n| (key(n), None)).collect(), ..FoldEffects::default() };
     apply(&mut writer, &removals, n as u64 + 1).unwrap();
     index.limit_memory(2 * limit);
-    (0..n).for_each(|at| apply(&mut writer, &write(at, 30_000), (n + at) as u64 + 2).unwrap());
+    (0..n).for_each(|number| {
+        apply(&mut writer, &write(number, 30_000), (n + number) as u64 + 2).unwrap()
+    });
     assert_eq!(writer.usage().documents, n as u64);
     assert_eq!(index.metrics().memory.limit, Some(2 * limit));
 }

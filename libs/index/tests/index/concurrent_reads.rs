@@ -131,51 +131,51 @@ fn check_document(document: &forebay_core::row::Document) -> i64 {
 /// Checks every document of a scan and counts them.
 fn scan_all(index: &Index) -> usize {
     let mut scan = index.scan();
-    let mut seen = 0;
+    let mut documents = 0;
     loop {
         let visited = scan.next_batch(at(0), 7, |document| {
             check_document(&document.row.document()?);
-            seen += 1;
+            documents += 1;
             Ok(())
         });
         if visited.unwrap() == 0 {
-            return seen;
+            return documents;
         }
     }
 }
 
 /// Checks that no partition has fallen behind its position of before.
-fn check_positions(index: &Index, served: &mut [Offset]) {
-    for (id, served) in served.iter_mut().enumerate() {
+fn check_positions(index: &Index, offsets: &mut [Offset]) {
+    for (id, previous) in offsets.iter_mut().enumerate() {
         let status = index.status(PartitionId(id as u32)).unwrap();
-        assert!(status.progress.offset_applied >= *served, "a position fell");
+        assert!(status.progress.offset_applied >= *previous, "a position fell");
         assert!(status.progress.position.offset.0 <= status.progress.offset_applied.0);
-        *served = status.progress.offset_applied;
+        *previous = status.progress.offset_applied;
     }
 }
 
-fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
+fn read_all(index: &Index, is_done: &AtomicBool, rounds: &AtomicU64) {
     let lasting = keys();
     let fields: Vec<_> = ["a", "b", "c"].map(GatherField::new).into();
     let plan = index.plan_gather::<f64>(&fields, Conversion::Lossy).unwrap();
     let handles = ["a", "b", "c"].map(|name| index.field_as(name, INT64).unwrap());
     let text = index.field_as("text", STRING).unwrap();
-    let mut served = vec![Offset(0); PARTITIONS as usize];
+    let mut offsets = vec![Offset(0); PARTITIONS as usize];
     let mut read = vec![-1_i64; KEYS];
     loop {
-        let last_round = done.load(Ordering::Acquire);
-        check_positions(index, &mut served);
-        let floor = |key: &str| served[partition(key).0 as usize].0 as i64 - 1;
+        let last_round = is_done.load(Ordering::Acquire);
+        check_positions(index, &mut offsets);
+        let floor = |key: &str| offsets[partition(key).0 as usize].0 as i64 - 1;
         let view = index.view(at(0));
         let mut values = vec![0.0; 3 * KEYS];
         let mut statuses = vec![KeyStatus::Absent; KEYS];
         let mut cells = vec![Presence::Absent; 3 * KEYS];
-        let mut out = GatherOut {
+        let mut gather_out = GatherOut {
             values: &mut values,
             statuses: Some(&mut statuses),
             cells: Some(&mut cells),
         };
-        view.gather(&plan, &lasting[..], &mut out).unwrap();
+        view.gather(&plan, &lasting[..], &mut gather_out).unwrap();
         for (place, row) in values.chunks(3).enumerate() {
             assert!(row.iter().all(|n| *n == row[0]), "a mixed row: {row:?}");
             if statuses[place] == KeyStatus::Found {
@@ -201,9 +201,9 @@ fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
         })
         .unwrap();
         drop(view);
-        let seen = scan_all(index);
-        let begun = read.iter().filter(|n| **n >= 0).count();
-        assert!(seen >= begun, "a scan missed documents: {seen} of {begun}");
+        let scanned = scan_all(index);
+        let present = read.iter().filter(|n| **n >= 0).count();
+        assert!(scanned >= present, "a scan missed documents: {scanned} of {present}");
         rounds.fetch_add(1, Ordering::Relaxed);
         if last_round {
             assert!(read.iter().all(|n| *n == ENTRIES as i64 - 1));
@@ -238,26 +238,26 @@ impl Drop for Stops<'_> {
 }
 
 fn read_beside_writes(mut store: Store) {
-    let (index, done) = (store.index.clone(), AtomicBool::new(false));
+    let (index, is_done) = (store.index.clone(), AtomicBool::new(false));
     let rounds = [const { AtomicU64::new(0) }; READERS];
     std::thread::scope(|scope| {
-        let read_all = |rounds| read_all(&index, &done, rounds);
+        let read_all = |rounds| read_all(&index, &is_done, rounds);
         let readers = rounds.each_ref().map(|rounds| scope.spawn(move || read_all(rounds)));
         // Every reader starts before the first entry and continues after the last.
-        let _stops = Stops(&done);
+        let _stops = Stops(&is_done);
         while rounds.iter().any(|rounds| rounds.load(Ordering::Relaxed) == 0) {
             std::thread::yield_now();
         }
         write_all(&mut store);
-        done.store(true, Ordering::Release);
+        is_done.store(true, Ordering::Release);
         // The threads are joined one by one: ThreadSanitizer does not see how a scope waits for its
         // threads.
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     assert!(rounds.iter().all(|rounds| rounds.load(Ordering::Relaxed) >= 2));
     let lasting_and_passing = KEYS as u64 + u64::from(PARTITIONS) * u64::from(ENTRIES % 3 != 1);
-    let held: u64 = index.metrics().partitions.iter().map(|p| p.usage.documents).sum();
-    assert_eq!(held, lasting_and_passing);
+    let documents: u64 = index.metrics().partitions.iter().map(|p| p.usage.documents).sum();
+    assert_eq!(documents, lasting_and_passing);
 }
 
 #[test]
@@ -275,24 +275,24 @@ fn no_document_is_missed_during_rebuilds_of_a_shared_copy() {
 fn read_beside_rebuilds(mut store: Store, swaps: u32) {
     let change = store.upsert("key", &[("a", Some(Value::Int64(7)))]);
     store.write(vec![change], 1);
-    let (index, done) = (store.index.clone(), AtomicBool::new(false));
+    let (index, is_done) = (store.index.clone(), AtomicBool::new(false));
     let reads = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..READERS {
             scope.spawn(|| {
                 let handle = index.field_as("a", INT64).unwrap();
-                while !done.load(Ordering::Relaxed) {
+                while !is_done.load(Ordering::Relaxed) {
                     let read = index.view(at(0)).get_i64(&handle, "key", -1).unwrap();
                     // The writer must end even if this check fails.
                     if read != 7 {
-                        done.store(true, Ordering::Relaxed);
+                        is_done.store(true, Ordering::Relaxed);
                     }
                     assert_eq!(read, 7, "a document was missed");
                     reads.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        let _stops = Stops(&done);
+        let _stops = Stops(&is_done);
         while reads.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
@@ -301,7 +301,7 @@ fn read_beside_rebuilds(mut store: Store, swaps: u32) {
             // A stalled reader keeps all retired spaces, with their addresses.
             store.index.collect_garbage();
         }
-        done.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
     });
 }
 

@@ -27,7 +27,7 @@ fn fields(names: &[&'static str]) -> Vec<GatherField<'static>> {
     names.iter().map(|name| GatherField::new(name)).collect()
 }
 
-fn filled() -> Store {
+fn fill_store() -> Store {
     let mut store = Store::new(spec(4, &EVERY));
     let ann = store.upsert(
         "ann",
@@ -49,11 +49,11 @@ fn filled() -> Store {
 
 #[test]
 fn columns_rows_defaults_and_masks_follow_the_plan() {
-    let store = filled();
-    let mut wanted = fields(&["score", "half", "flag", "tiny"]);
-    wanted[1].default = Some(Value::VectorF32(vec![7.0, 8.0]));
-    wanted[3].default = Some(Value::Int32(-1));
-    let plan: GatherPlan<f32> = store.index.plan_gather(&wanted, Conversion::Exact).unwrap();
+    let store = fill_store();
+    let mut plan_fields = fields(&["score", "half", "flag", "tiny"]);
+    plan_fields[1].default = Some(Value::VectorF32(vec![7.0, 8.0]));
+    plan_fields[3].default = Some(Value::Int32(-1));
+    let plan: GatherPlan<f32> = store.index.plan_gather(&plan_fields, Conversion::Exact).unwrap();
     let columns: Vec<_> = plan.columns().map(|c| (c.field, c.first, c.count)).collect();
     let expected = [("score", 0, 1), ("half", 1, 2), ("flag", 3, 1), ("tiny", 4, 3)];
     assert_eq!(columns, expected.map(|(name, first, count)| (name.to_owned(), first, count)));
@@ -63,12 +63,12 @@ fn columns_rows_defaults_and_masks_follow_the_plan() {
     let mut values = [9.0; 29];
     let mut statuses = [KeyStatus::Stale; 4];
     let mut cells = [Presence::Null; 28];
-    let mut out =
+    let mut gather_out =
         GatherOut { values: &mut values, statuses: Some(&mut statuses), cells: Some(&mut cells) };
-    store.index.view(at(2_000)).gather(&plan, &keys[..], &mut out).unwrap();
+    store.index.view(at(2_000)).gather(&plan, &keys[..], &mut gather_out).unwrap();
     let ann = [0.1, 0.5, -2.0, 1.0, -128.0, 0.0, 127.0];
-    let none = [0.0, 7.0, 8.0, 0.0, -1.0, -1.0, -1.0];
-    assert_eq!(values[..28], [none, ann, none, ann].concat());
+    let defaults = [0.0, 7.0, 8.0, 0.0, -1.0, -1.0, -1.0];
+    assert_eq!(values[..28], [defaults, ann, defaults, ann].concat());
     assert_eq!(values[28], 9.0);
     use KeyStatus::{Absent as Missing, Found};
     assert_eq!(statuses, [Found, Found, Missing, Found]);
@@ -80,8 +80,8 @@ fn columns_rows_defaults_and_masks_follow_the_plan() {
 
 #[test]
 fn lossy_conversions_need_an_explicit_request() {
-    let store = filled();
-    let refused = |name: &'static str, result: Result<(), forebay_core::Error>| {
+    let store = fill_store();
+    let assert_refused = |name: &'static str, result: Result<(), forebay_core::Error>| {
         let error = result.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}: {error}");
         assert_eq!(error.context().field.as_deref(), Some(name));
@@ -89,24 +89,33 @@ fn lossy_conversions_need_an_explicit_request() {
     let index = &store.index;
     for name in ["count", "total", "exact", "seen", "name"] {
         let plan = index.plan_gather::<f32>(&fields(&[name]), Conversion::Exact);
-        refused(name, plan.map(drop));
+        assert_refused(name, plan.map(drop));
     }
     for name in ["total", "seen"] {
-        refused(name, index.plan_gather::<f64>(&fields(&[name]), Conversion::Exact).map(drop));
+        assert_refused(
+            name,
+            index.plan_gather::<f64>(&fields(&[name]), Conversion::Exact).map(drop),
+        );
     }
     for name in ["score", "exact", "half"] {
-        refused(name, index.plan_gather::<i64>(&fields(&[name]), Conversion::Exact).map(drop));
+        assert_refused(
+            name,
+            index.plan_gather::<i64>(&fields(&[name]), Conversion::Exact).map(drop),
+        );
     }
-    refused("name", index.plan_gather::<f32>(&fields(&["name"]), Conversion::Lossy).map(drop));
+    assert_refused(
+        "name",
+        index.plan_gather::<f32>(&fields(&["name"]), Conversion::Lossy).map(drop),
+    );
 
-    let wanted = fields(&["count", "total", "exact", "seen"]);
-    let plan = index.plan_gather::<f32>(&wanted, Conversion::Lossy).unwrap();
+    let plan_fields = fields(&["count", "total", "exact", "seen"]);
+    let plan = index.plan_gather::<f32>(&plan_fields, Conversion::Lossy).unwrap();
     let mut values = [0.0; 4];
     let view = index.view(at(2_000));
     view.gather(&plan, &["ann"][..], &mut GatherOut::values(&mut values)).unwrap();
     assert_eq!(values, [-3.0, ((1_i64 << 53) + 1) as f32, 0.1, 77.0]);
-    let wanted = fields(&["count", "total", "seen", "flag", "tiny"]);
-    let plan = index.plan_gather::<i64>(&wanted, Conversion::Exact).unwrap();
+    let plan_fields = fields(&["count", "total", "seen", "flag", "tiny"]);
+    let plan = index.plan_gather::<i64>(&plan_fields, Conversion::Exact).unwrap();
     let mut values = [0; 7];
     view.gather(&plan, &["ann"][..], &mut GatherOut::values(&mut values)).unwrap();
     assert_eq!(values, [-3, (1 << 53) + 1, 77, 1, -128, 0, 127]);
@@ -119,25 +128,25 @@ fn defaults_come_from_the_call_then_the_schema_then_zero() {
     field.default = Some(Value::Float32(2.5));
     with_default.fields.push(field);
     let store = Store::new(with_default);
-    let mut wanted = fields(&["plain", "set", "set"]);
-    wanted[2].default = Some(Value::Float32(-1.0));
-    let plan = store.index.plan_gather::<f64>(&wanted, Conversion::Exact).unwrap();
+    let mut plan_fields = fields(&["plain", "set", "set"]);
+    plan_fields[2].default = Some(Value::Float32(-1.0));
+    let plan = store.index.plan_gather::<f64>(&plan_fields, Conversion::Exact).unwrap();
     let mut values = [9.0; 3];
     let view = store.index.view(at(0));
     view.gather(&plan, &["none"][..], &mut GatherOut::values(&mut values)).unwrap();
     assert_eq!(values, [0.0, 2.5, -1.0]);
-    for bad in [Value::String("1".into()), Value::VectorF32(vec![1.0, 2.0])] {
-        let wanted = [GatherField::new("plain").or(bad)];
-        let error = store.index.plan_gather::<f32>(&wanted, Conversion::Exact).unwrap_err();
+    for misfit in [Value::String("1".into()), Value::VectorF32(vec![1.0, 2.0])] {
+        let plan_fields = [GatherField::new("plain").or(misfit)];
+        let error = store.index.plan_gather::<f32>(&plan_fields, Conversion::Exact).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
     }
-    let none = store.index.plan_gather::<f32>(&[], Conversion::Exact).unwrap_err();
-    assert_eq!(none.code(), ErrorCode::InvalidArgument);
+    let plan_error = store.index.plan_gather::<f32>(&[], Conversion::Exact).unwrap_err();
+    assert_eq!(plan_error.code(), ErrorCode::InvalidArgument);
 }
 
 #[test]
 fn too_small_output_is_refused_before_anything_is_written() {
-    let store = filled();
+    let store = fill_store();
     let plan = store.index.plan_gather::<f32>(&fields(&["score", "half"]), Conversion::Exact);
     let plan = plan.unwrap();
     let view = store.index.view(at(2_000));
@@ -145,12 +154,12 @@ fn too_small_output_is_refused_before_anything_is_written() {
     for (values, statuses, cells) in [(5, 2, 6), (6, 1, 6), (6, 2, 5)] {
         let (mut values, mut cells) = (vec![9.0; values], vec![Presence::Null; cells]);
         let mut statuses = vec![KeyStatus::Stale; statuses];
-        let mut out = GatherOut {
+        let mut gather_out = GatherOut {
             values: &mut values,
             statuses: Some(&mut statuses),
             cells: Some(&mut cells),
         };
-        let error = view.gather(&plan, &keys[..], &mut out).unwrap_err();
+        let error = view.gather(&plan, &keys[..], &mut gather_out).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(values.iter().all(|value| *value == 9.0));
         assert!(statuses.iter().all(|status| *status == KeyStatus::Stale));
@@ -160,7 +169,7 @@ fn too_small_output_is_refused_before_anything_is_written() {
 
 #[test]
 fn plan_survives_schema_changes_and_refuses_values_that_no_longer_fit() {
-    let mut store = filled();
+    let mut store = fill_store();
     let plan = store.index.plan_gather::<f32>(&fields(&["score", "flag"]), Conversion::Exact);
     let plan = plan.unwrap();
     let gather = |store: &Store, key: &str| {
@@ -192,17 +201,18 @@ fn keys_without_an_answer_have_a_status_or_an_error_never_a_default() {
     let view = store.index.view(at(2_000));
     let mut values = [9.0; 4];
     let mut statuses = [KeyStatus::Stale; 4];
-    let mut out = GatherOut { values: &mut values, statuses: Some(&mut statuses), cells: None };
-    view.gather(&plan, &keys[..], &mut out).unwrap();
+    let mut gather_out =
+        GatherOut { values: &mut values, statuses: Some(&mut statuses), cells: None };
+    view.gather(&plan, &keys[..], &mut gather_out).unwrap();
     use KeyStatus::{Absent, Found, NotFollowed, Unavailable};
     assert_eq!(statuses, [Unavailable, Found, Absent, NotFollowed]);
     assert_eq!(values, [0.0, 1.0, 0.0, 0.0]);
-    let only = |key: &str| {
+    let gather_only = |key: &str| {
         let mut values = [9.0; 1];
         view.gather(&plan, &[key][..], &mut GatherOut::values(&mut values)).unwrap_err().code()
     };
-    assert_eq!(only(&keys[0]), ErrorCode::Unavailable);
-    assert_eq!(only(&keys[3]), ErrorCode::InvalidArgument);
+    assert_eq!(gather_only(&keys[0]), ErrorCode::Unavailable);
+    assert_eq!(gather_only(&keys[3]), ErrorCode::InvalidArgument);
 }
 
 /// Adjacent fields are copied together. The test proves that the cells are the same as one by one,
@@ -224,14 +234,15 @@ fn runs_of_fields_produce_the_cells_of_single_fields() {
     // it is null.
     let write = |store: &mut Store, documents: std::ops::Range<usize>| {
         for document in documents {
-            let some = |field: usize| match (document >> (field % 6)) & 3 {
+            let generated = |field: usize| match (document >> (field % 6)) & 3 {
                 0 => None,
                 1 => Some(None),
                 _ => Some(Some(value(field, (100 * document + field) as f32))),
             };
             let fields = (0..all.len()).filter(|field| store_has(store, all[*field].0));
-            let fields: Vec<_> =
-                fields.filter_map(|field| some(field).map(|value| (all[field].0, value))).collect();
+            let fields: Vec<_> = fields
+                .filter_map(|field| generated(field).map(|value| (all[field].0, value)))
+                .collect();
             let change = store.upsert(&format!("k{document}"), &fields);
             store.write(vec![change], 1_000);
         }
@@ -241,12 +252,12 @@ fn runs_of_fields_produce_the_cells_of_single_fields() {
     let orders: [&[usize]; 3] =
         [&[0, 1, 2, 3, 4, 5, 7, 8, 9, 10], &[10, 9, 3, 2, 1, 4], &[5, 4, 3, 7, 0]];
     let plans = orders.map(|order| {
-        let wanted: Vec<_> = order.iter().map(|field| all[*field].0).collect();
+        let plan_fields: Vec<_> = order.iter().map(|field| all[*field].0).collect();
         let plan: GatherPlan<f64> =
-            store.index.plan_gather(&gather_fields(&wanted), Conversion::Exact).unwrap();
+            store.index.plan_gather(&gather_fields(&plan_fields), Conversion::Exact).unwrap();
         let narrow: GatherPlan<f32> =
-            store.index.plan_gather(&gather_fields(&wanted), Conversion::Lossy).unwrap();
-        (wanted, plan, narrow)
+            store.index.plan_gather(&gather_fields(&plan_fields), Conversion::Lossy).unwrap();
+        (plan_fields, plan, narrow)
     });
     compare(&store, &plans, 64);
     store.alter(&[retired], 2_000);
@@ -270,13 +281,14 @@ fn compare(store: &Store, plans: &Plans<'_>, documents: usize) {
         let width = wide.width();
         let mut values = vec![0.0_f64; keys.len() * width];
         let mut masks = vec![Presence::Null; keys.len() * width];
-        let mut out = GatherOut { values: &mut values, statuses: None, cells: Some(&mut masks) };
+        let mut gather_out =
+            GatherOut { values: &mut values, statuses: None, cells: Some(&mut masks) };
         let view = store.index.view(at(3_000));
-        view.gather(wide, &keys[..], &mut out).unwrap();
+        view.gather(wide, &keys[..], &mut gather_out).unwrap();
         let mut narrow_values = vec![0.0_f32; keys.len() * width];
         view.gather(narrow, &keys[..], &mut GatherOut::values(&mut narrow_values)).unwrap();
         assert_eq!(narrow_values, values.iter().map(|cell| *cell as f32).collect::<Vec<_>>());
-        let (mut at, mut expected, mut presences) = (0, Vec::new(), Vec::new());
+        let (mut cell_index, mut expected, mut presences) = (0, Vec::new(), Vec::new());
         for key in &keys {
             for name in names {
                 let handle = store.index.field(name).unwrap();
@@ -292,10 +304,10 @@ fn compare(store: &Store, plans: &Plans<'_>, documents: usize) {
                     _ => expected.extend(std::iter::repeat_n(-7.0, count)),
                 }
                 presences.extend(std::iter::repeat_n(presence, count));
-                at += count;
+                cell_index += count;
             }
         }
-        assert_eq!(at, values.len());
+        assert_eq!(cell_index, values.len());
         assert_eq!((values, masks), (expected, presences), "{names:?}");
     }
 }

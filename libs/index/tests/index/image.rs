@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::images::{
-    BLOCK_BYTES, PARTITION, ages, blocks, gone_on, held, image_of, mapped, numbers, parities, rows,
-    store, try_gone_on, write_some,
+    BLOCK_BYTES, PARTITION, ages, blocks, gone_on, image_of, mapped, numbers, parities, rows,
+    store, try_gone_on, usage_of, write_some,
 };
 use crate::support::{Bytes, INT64, STRING, Store, at, spec};
 use forebay_core::change::{ClientBatch, EntryBody};
@@ -37,7 +37,7 @@ fn index_from_an_image_equals_the_index_that_wrote_it() {
             copy = Some(store);
         }
         let mut copy = copy.unwrap();
-        assert_eq!(held(&copy), held(&first));
+        assert_eq!(usage_of(&copy), usage_of(&first));
         // A plain `assert!` is used, because `assert_eq!` would print thousands of values.
         assert!(ages(&copy, KEYS, 1_500_000) == ages(&first, KEYS, 1_500_000));
         assert!(rows(&copy) == rows(&first));
@@ -48,8 +48,8 @@ fn index_from_an_image_equals_the_index_that_wrote_it() {
         write_some(&mut copy, 2 * KEYS, 1_500..3_500);
         write_some(&mut other, 2 * KEYS, 1_500..3_500);
         assert!(rows(&copy) == rows(&other));
-        assert_eq!(held(&copy), held(&other));
-        assert!(held(&copy).0 > held(&first).0, "nothing was written");
+        assert_eq!(usage_of(&copy), usage_of(&other));
+        assert!(usage_of(&copy).0 > usage_of(&first).0, "nothing was written");
         let micros = 3_500_000;
         assert!(ages(&copy, 2 * KEYS, micros) == ages(&other, 2 * KEYS, micros));
     }
@@ -85,7 +85,7 @@ fn small_documents_survive_an_image() {
         assert_eq!(rows(&next), rows(&store));
         write(&mut store, &mut numbers(round), 200);
         write(&mut next, &mut numbers(round), 200);
-        assert_eq!((rows(&next), held(&next).0), (rows(&store), held(&store).0));
+        assert_eq!((rows(&next), usage_of(&next).0), (rows(&store), usage_of(&store).0));
         store = next;
     }
 }
@@ -95,17 +95,17 @@ fn index_from_an_image_removes_expired_documents() {
     let mut store = store();
     write_some(&mut store, 3_000, 0..400);
     let mut copy = gone_on(&store, mapped(&image_of(&store)));
-    let before = held(&copy).0;
+    let before = usage_of(&copy).0;
     // The times are beyond the longest time to live; each entry searches a few groups.
-    let later = 400..430;
-    for seconds in later {
+    let later_keys = 400..430;
+    for seconds in later_keys {
         let followed = copy.partitions.get_mut(&PARTITION).unwrap();
         let micros = seconds * 1_000_000;
         followed.append(&copy.index, &copy.definition, EntryBody::Heartbeat, micros);
     }
     let live = ages(&copy, 3_000, 430_000_000).into_iter().filter(|age| age != &Ok(None)).count();
-    assert_eq!(held(&copy).0, live as u64);
-    assert!(held(&copy).0 < before);
+    assert_eq!(usage_of(&copy).0, live as u64);
+    assert!(usage_of(&copy).0 < before);
 }
 
 #[test]
@@ -130,13 +130,14 @@ fn any_flipped_byte_is_detected() {
     verified(bytes.clone()).unwrap();
     // Every metadata byte is flipped, and every 7th byte of the blocks: the checksum treats all
     // alike.
-    let behind = bytes.len() - bytes.len() % BLOCK_BYTES;
-    for at in (0..200).chain((200..behind).step_by(7)).chain(behind..bytes.len()) {
+    let end = bytes.len() - bytes.len() % BLOCK_BYTES;
+    for byte in (0..200).chain((200..end).step_by(7)).chain(end..bytes.len()) {
         let mut flipped = bytes.clone();
-        flipped[at] ^= 1 << (at % 8);
+        flipped[byte] ^= 1 << (byte % 8);
         let code = verified(flipped).unwrap_err().code();
-        let wanted = if (4..6).contains(&at) { ErrorCode::Unsupported } else { ErrorCode::Corrupt };
-        assert_eq!(code, wanted, "byte {at}");
+        let expected =
+            if (4..6).contains(&byte) { ErrorCode::Unsupported } else { ErrorCode::Corrupt };
+        assert_eq!(code, expected, "byte {byte}");
     }
     for bytes in [&bytes[..bytes.len() - 1], &bytes[..BLOCK_BYTES], &bytes[..10], &[]] {
         assert_eq!(verified(bytes.to_vec()).unwrap_err().code(), ErrorCode::Corrupt);
@@ -153,7 +154,7 @@ fn damaged_block_is_never_served_and_stops_later_writes() {
     // Damaged parity makes the blocks unrepairable.
     let (blocks, parity) = (blocks(&bytes), parities(&bytes));
     (0..parity).for_each(|parity| bytes[(1 + blocks + parity) * BLOCK_BYTES + 1_000] ^= 1);
-    let (mut refused, mut unused, mut refused_at_once) = (0, 0, 0);
+    let (mut refused_reads, mut unused, mut refused_at_once) = (0, 0, 0);
     for block in 1..=blocks {
         let mut damaged = bytes.clone();
         damaged[block * BLOCK_BYTES + 77] ^= 4;
@@ -175,23 +176,23 @@ fn damaged_block_is_never_served_and_stops_later_writes() {
         }
         let is_noticed = found.iter().any(Result::is_err);
         let followed = copy.partitions.get_mut(&PARTITION).unwrap();
-        let written = followed.writer.write_image(Vec::new(), &mut Bytes::default());
-        if !is_noticed && written.is_ok() {
+        let write_result = followed.writer.write_image(Vec::new(), &mut Bytes::default());
+        if !is_noticed && write_result.is_ok() {
             // This is a free block in a gap, or a block of dead records alone.
             unused += 1;
             continue;
         }
-        assert_eq!(written.unwrap_err().code(), ErrorCode::Corrupt, "block {block}");
+        assert_eq!(write_result.unwrap_err().code(), ErrorCode::Corrupt, "block {block}");
         assert_eq!(followed.writer.check_integrity().unwrap_err().code(), ErrorCode::Corrupt);
         let state = followed.state.clone();
         let applied = followed.writer.apply(&FoldEffects::default(), &state);
         assert_eq!(applied.unwrap_err().code(), ErrorCode::Corrupt);
-        refused += usize::from(is_noticed);
+        refused_reads += usize::from(is_noticed);
         // A generation that is rebuilt from nothing is sound.
         followed.writer.start_rebuild().unwrap();
         assert_eq!(followed.writer.check_integrity(), Ok(()));
     }
-    assert!(refused > blocks / 2, "{refused} of {blocks} damaged blocks were read");
+    assert!(refused_reads > blocks / 2, "{refused_reads} of {blocks} damaged blocks were read");
     assert!(unused < blocks / 2 && refused_at_once == 1, "{unused}, {refused_at_once}");
 }
 
@@ -203,14 +204,14 @@ fn readers_verify_blocks_while_their_writer_changes_them() {
     let bytes = image_of(&store);
     for round in 0..6 {
         let mut copy = gone_on(&store, mapped(&bytes));
-        let (index, done) = (copy.index.clone(), AtomicBool::new(false));
+        let (index, is_done) = (copy.index.clone(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let readers = [0, 1].map(|reader| {
-                let (index, done) = (&index, &done);
+                let (index, is_done) = (&index, &is_done);
                 scope.spawn(move || {
                     let age = index.field_as("age", INT64).unwrap();
                     let mut number = numbers(reader + 10 * round);
-                    while !done.load(Ordering::Relaxed) {
+                    while !is_done.load(Ordering::Relaxed) {
                         let view = index.view(at(0));
                         let key = format!("key-{}", number(KEYS));
                         view.get_scalar::<i64>(&age, key.as_str()).unwrap();
@@ -218,7 +219,7 @@ fn readers_verify_blocks_while_their_writer_changes_them() {
                 })
             });
             write_some(&mut copy, KEYS, 400..500);
-            done.store(true, Ordering::Relaxed);
+            is_done.store(true, Ordering::Relaxed);
             readers.into_iter().for_each(|reader| reader.join().unwrap());
         });
         assert_eq!(copy.partitions[&PARTITION].writer.check_integrity(), Ok(()));
@@ -227,21 +228,21 @@ fn readers_verify_blocks_while_their_writer_changes_them() {
 
 #[test]
 fn image_of_another_store_or_partition_is_refused() {
-    let mut two = Store::new(spec(2, &[("age", INT64), ("name", STRING)]));
+    let mut store_of_two = Store::new(spec(2, &[("age", INT64), ("name", STRING)]));
     let key = crate::support::key_in(0, 2);
-    let change = two.upsert(&key, &[("age", Some(Value::Int64(1)))]);
-    two.write(vec![change], 1);
-    let image = Image::open(Arc::new(Bytes(image_of(&two)))).unwrap();
-    let other = two.partitions.get_mut(&PartitionId(1)).unwrap();
+    let change = store_of_two.upsert(&key, &[("age", Some(Value::Int64(1)))]);
+    store_of_two.write(vec![change], 1);
+    let image = Image::open(Arc::new(Bytes(image_of(&store_of_two)))).unwrap();
+    let other = store_of_two.partitions.get_mut(&PartitionId(1)).unwrap();
     let error = other.writer.start_rebuild_from_image(&image, &other.state).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
-    let mut one = store();
-    let followed = one.partitions.get_mut(&PARTITION).unwrap();
+    let mut store_of_one = store();
+    let followed = store_of_one.partitions.get_mut(&PARTITION).unwrap();
     let error = followed.writer.start_rebuild_from_image(&image, &followed.state).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
     // No generation was started.
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes: Vec::new() }]);
     let state: PartitionState = followed.state.clone();
-    followed.append(&one.index, &one.definition, body, 5);
+    followed.append(&store_of_one.index, &store_of_one.definition, body, 5);
     assert!(followed.state.offset_applied > state.offset_applied);
 }

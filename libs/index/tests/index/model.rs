@@ -95,8 +95,8 @@ struct ModelDocument {
 
 impl ModelDocument {
     fn without_expired(mut self, now: i64) -> Option<Self> {
-        self.fields.retain(|_, (_, expires_at)| expires_at.is_none_or(|at| at > now));
-        self.expires_at.is_none_or(|at| at > now).then_some(self)
+        self.fields.retain(|_, (_, expires_at)| expires_at.is_none_or(|expiry| expiry > now));
+        self.expires_at.is_none_or(|expiry| expiry > now).then_some(self)
     }
 }
 
@@ -110,8 +110,8 @@ struct ModelPartition {
 
 impl ModelPartition {
     /// Applies the definition and the time of an entry, before its changes.
-    fn begin_entry(&mut self, definition: &Definition, at: i64) {
-        self.time = self.time.max(at);
+    fn begin_entry(&mut self, definition: &Definition, time: i64) {
+        self.time = self.time.max(time);
         if definition.drop_all_count > self.definition.drop_all_count {
             self.documents.clear();
         }
@@ -182,28 +182,28 @@ fn value_of(n: i64, field_type: FieldType) -> Value {
 }
 
 /// Returns the model number that such a field then has.
-fn kept(n: i64, field_type: FieldType) -> i64 {
+fn clamp_to_type(n: i64, field_type: FieldType) -> i64 {
     if field_type == INT32 { n.min(i32::MAX.into()) } else { n }
 }
 
 impl World {
     fn new() -> Self {
-        Self::over(Store::new(Self::spec()), false)
+        Self::with_store(Store::new(Self::spec()), false)
     }
 
     /// Creates a world whose partitions are shared copies, and change hands now and then.
     fn shared(dir: &std::path::Path) -> Self {
-        Self::over(Store::shared(Self::spec(), dir), true)
+        Self::with_store(Store::shared(Self::spec(), dir), true)
     }
 
     fn spec() -> StoreSpec {
         spec(PARTITIONS, &[("n", INT32), ("s", STRING), ("v", PAIR)])
     }
 
-    fn over(store: Store, is_shared: bool) -> Self {
+    fn with_store(store: Store, is_shared: bool) -> Self {
         let handles = ["n", "s", "v"].map(|n| store.index.field(n).unwrap()).into();
-        let wanted = [GatherField::new("v"), GatherField::new("n").or(Value::Int32(-7))];
-        let plan = store.index.plan_gather(&wanted, Conversion::Exact).unwrap();
+        let plan_fields = [GatherField::new("v"), GatherField::new("n").or(Value::Int32(-7))];
+        let plan = store.index.plan_gather(&plan_fields, Conversion::Exact).unwrap();
         let planned = [store.field("v"), store.field("n")];
         let partition = ModelPartition {
             time: i64::MIN,
@@ -304,7 +304,7 @@ impl World {
             }
             let field = &definition.fields[field_step.field % definition.fields.len()];
             let mut field_step = field_step.clone();
-            let keep = |n| kept(n, field.field_type);
+            let keep = |n| clamp_to_type(n, field.field_type);
             field_step.value = field_step.value.map(|value| value.map(keep));
             fields.insert(field.id, (field.field_type, field_step));
         }
@@ -332,11 +332,11 @@ impl World {
         assert!(after.documents <= before.documents && after.row_bytes <= before.row_bytes);
     }
 
-    fn follow(&mut self, steps: &[(Step, i64)], ahead: i64) {
+    fn follow(&mut self, steps: &[(Step, i64)], clock_lead: i64) {
         for (step, passes) in steps {
             self.clock += passes;
             self.run(step);
-            for clock in [i64::MIN, self.clock, self.clock + ahead] {
+            for clock in [i64::MIN, self.clock, self.clock + clock_lead] {
                 self.compare(clock);
             }
         }
@@ -393,7 +393,7 @@ impl World {
         let read = self.store.index.view(at(clock)).get_document(&name(key)).unwrap();
         assert_eq!(read.is_some(), expected.is_some(), "document {key} at {clock}");
         let (Some(read), Some(expected)) = (read, expected) else { return };
-        assert_eq!(read.expires_at.map(|at| at.as_micros()), expected.expires_at);
+        assert_eq!(read.expires_at.map(|expiry| expiry.as_micros()), expected.expires_at);
         let definition = &self.model[&partition(key)].definition;
         let cells: Vec<_> = expected
             .fields
@@ -406,25 +406,27 @@ impl World {
         let read: Vec<_> = read
             .cells()
             .iter()
-            .map(|cell| (cell.field, cell.value.clone(), cell.expires_at.map(|at| at.as_micros())))
+            .map(|cell| {
+                (cell.field, cell.value.clone(), cell.expires_at.map(|expiry| expiry.as_micros()))
+            })
             .collect();
         assert_eq!(read, cells);
     }
 
     fn compare_gather(&self, clock: i64) {
-        let asked: Vec<u8> = (0..=KEYS).chain([3, 0, 3]).collect();
-        let keys: Vec<_> = asked.iter().map(|key| name(*key)).collect();
+        let requested_keys: Vec<u8> = (0..=KEYS).chain([3, 0, 3]).collect();
+        let keys: Vec<_> = requested_keys.iter().map(|key| name(*key)).collect();
         let mut values = vec![f64::NAN; 3 * keys.len()];
         let mut statuses = vec![KeyStatus::Stale; keys.len()];
         let mut cells = vec![Presence::Null; values.len()];
-        let mut out = GatherOut {
+        let mut gather_out = GatherOut {
             values: &mut values,
             statuses: Some(&mut statuses),
             cells: Some(&mut cells),
         };
         let view = self.store.index.view(at(clock));
-        view.gather(&self.plan, &keys[..], &mut out).unwrap();
-        for (place, key) in asked.iter().enumerate() {
+        view.gather(&self.plan, &keys[..], &mut gather_out).unwrap();
+        for (place, key) in requested_keys.iter().enumerate() {
             let document = self.model[&partition(*key)].read(*key, clock);
             let cell = |id: FieldId| document.as_ref().and_then(|d| d.fields.get(&id)).copied();
             let number = |id: FieldId| cell(id).and_then(|(value, _)| value);
@@ -445,13 +447,13 @@ impl World {
 
     fn compare_scan(&self, clock: i64) {
         let mut scan = self.store.index.scan();
-        let mut seen: Vec<String> = Vec::new();
+        let mut keys: Vec<String> = Vec::new();
         loop {
             let visited = scan.next_batch(at(clock), 3, |document| {
                 let KeyValue::String(key) = document.key.primary() else {
                     panic!("a key of another type")
                 };
-                seen.push(key.to_owned());
+                keys.push(key.to_owned());
                 Ok(())
             });
             let visited = visited.unwrap();
@@ -460,9 +462,9 @@ impl World {
                 break;
             }
         }
-        seen.sort();
+        keys.sort();
         let live = (0..KEYS).filter(|key| self.model[&partition(*key)].read(*key, clock).is_some());
-        assert_eq!(seen, live.map(name).collect::<Vec<_>>());
+        assert_eq!(keys, live.map(name).collect::<Vec<_>>());
     }
 }
 

@@ -58,9 +58,9 @@ fn donor(dir: &Path) -> Store {
 fn next() -> Store {
     let mut store = Store::with_storage_id(NEXT, spec_of_texts(), |_| true);
     write_all(&mut store, 1, 20);
-    let gone: Vec<_> =
+    let deletes: Vec<_> =
         (0..DOCUMENTS / 100).map(|n| store.delete(&format!("k{}", n * 100))).collect();
-    store.write(gone, 1);
+    store.write(deletes, 1);
     store
 }
 
@@ -124,7 +124,7 @@ fn donor_links(dir: &Path) -> usize {
     names(dir).iter().filter(|path| path.to_string_lossy().ends_with(".borrowed")).count()
 }
 
-fn used(store: &Store) -> u64 {
+fn count_used_bytes(store: &Store) -> u64 {
     store.index.memory().used
 }
 
@@ -140,8 +140,8 @@ fn version_with_a_donor_stores_only_differing_records() {
         recipient.index.status(PARTITION).unwrap().usage.row_bytes,
         next.index.status(PARTITION).unwrap().usage.row_bytes
     );
-    let (all, own) = (used(&before), used(&recipient));
-    assert!(own * 5 < all, "{own} bytes beside {all}");
+    let (all_bytes, own_bytes) = (count_used_bytes(&before), count_used_bytes(&recipient));
+    assert!(own_bytes * 5 < all_bytes, "{own_bytes} bytes beside {all_bytes}");
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn shared_records_stay_unchanged_under_writes_of_the_donor() {
 
     // The sharing ends when the copy is detached.
     let followed = recipient.partitions.get_mut(&PARTITION).unwrap();
-    let refused = followed.writer.write_image(Vec::new(), &mut Bytes::default()).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Unsupported);
+    let error = followed.writer.write_image(Vec::new(), &mut Bytes::default()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unsupported);
     followed.writer.detach_shared_records(&followed.state.clone()).unwrap();
     assert!(!shares_records(&recipient) && donor_links(dir.path()) == 0);
     assert!(rows(&recipient) == rows(&next));
@@ -268,10 +268,10 @@ fn killed_maker_leaves_no_lasting_files() {
     directory(dir.path()).sweep();
     assert_eq!(donor_links(dir.path()), 0, "{:?}", names(dir.path()));
     // The memory that the donor had to keep for all of them is reused at once.
-    let kept = used(&before);
+    let kept_bytes = count_used_bytes(&before);
     write_all(&mut before, 8, 20);
-    let used = used(&before);
-    assert!(used * 2 < kept, "{used} of {kept}");
+    let used_bytes = count_used_bytes(&before);
+    assert!(used_bytes * 2 < kept_bytes, "{used_bytes} of {kept_bytes}");
     let recipient = recipient(&next, dir.path());
     assert!(shares_records(&recipient) && rows(&recipient) == rows(&next));
     directory(dir.path()).sweep();
@@ -286,8 +286,8 @@ fn failed_rebuild_leaves_no_link_to_the_donor() {
     let state = next.partitions[&PARTITION].state.clone();
     let mut begin = |image: &Image| {
         let writer = &mut store.partitions.get_mut(&PARTITION).unwrap().writer;
-        let begun = writer.start_rebuild_sharing_records(image, &state, BEFORE);
-        begun.map_err(|error| error.code())
+        let start_result = writer.start_rebuild_sharing_records(image, &state, BEFORE);
+        start_result.map_err(|error| error.code())
     };
     let mut bytes = Bytes::default();
     next.partitions[&PARTITION].writer.write_image(Vec::new(), &mut bytes).unwrap();
@@ -301,8 +301,8 @@ fn failed_rebuild_leaves_no_link_to_the_donor() {
     store.index.limit_memory(64 * 1_024);
     let mut begin = |image: &Image| {
         let writer = &mut store.partitions.get_mut(&PARTITION).unwrap().writer;
-        let begun = writer.start_rebuild_sharing_records(image, &state, BEFORE);
-        begun.map_err(|error| error.code())
+        let start_result = writer.start_rebuild_sharing_records(image, &state, BEFORE);
+        start_result.map_err(|error| error.code())
     };
     assert_eq!(begin(&image), Err(ErrorCode::LimitExceeded));
     assert_eq!(donor_links(dir.path()), 0);
@@ -326,13 +326,13 @@ fn donor_space_is_reclaimed_after_last_reader() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (mut before, next) = (donor(dir.path()), next());
     // A second store makes the same writes, and donates nothing.
-    let mut alone = donor(other.path());
+    let mut store_without_recipient = donor(other.path());
     let mut excess = |before: &mut Store, rounds: std::ops::Range<u64>| {
         for round in rounds {
             write_all(before, round, 1);
-            write_all(&mut alone, round, 1);
+            write_all(&mut store_without_recipient, round, 1);
         }
-        used(before) as f64 / used(&alone) as f64
+        count_used_bytes(before) as f64 / count_used_bytes(&store_without_recipient) as f64
     };
     let recipient = recipient(&next, dir.path());
     let other_reader = reader(dir.path());
@@ -348,8 +348,11 @@ fn donor_space_is_reclaimed_after_last_reader() {
     assert_reads_as(&other_reader, &next.index);
     drop(other_reader);
     // The donor gets back all memory except that of the segment table, which has grown.
-    let again = excess(&mut before, 10..14);
-    assert!(again < 1.3 && again < donation - 0.2, "{again}, and {donation} before");
+    let second_excess = excess(&mut before, 10..14);
+    assert!(
+        second_excess < 1.3 && second_excess < donation - 0.2,
+        "{second_excess}, and {donation} before"
+    );
 }
 
 #[test]
@@ -357,12 +360,12 @@ fn readers_see_whole_documents_while_donor_and_recipient_write() {
     let dir = tempfile::tempdir().unwrap();
     let (mut before, next) = (donor(dir.path()), next());
     let mut recipient = recipient(&next, dir.path());
-    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (is_done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let read = || {
             let other_reader = reader(dir.path());
             let handle = other_reader.field("text").unwrap();
-            while !done.load(Ordering::Relaxed) {
+            while !is_done.load(Ordering::Relaxed) {
                 for key in 0..DOCUMENTS {
                     let name = format!("k{key}");
                     let version = u64::from(key % 20 == 0);
@@ -384,6 +387,6 @@ fn readers_see_whole_documents_while_donor_and_recipient_write() {
         while reads.load(Ordering::Relaxed) < 3 * DOCUMENTS {
             std::thread::yield_now();
         }
-        done.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
     });
 }

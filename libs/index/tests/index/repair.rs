@@ -17,7 +17,7 @@ use forebay_index::{Image, ImageFile};
 const KEYS: u64 = 14_000;
 
 /// Returns a store whose image has several parity blocks, and the image.
-fn written() -> (Store, Vec<u8>) {
+fn write_store() -> (Store, Vec<u8>) {
     let mut store = store();
     write_some(&mut store, KEYS, 0..1_800);
     let image = image_of(&store);
@@ -36,9 +36,9 @@ fn repaired(store: &Store) -> u64 {
 
 /// Returns the image of a store that continues from an image and has used every block.
 fn written_again(store: &Store) -> Vec<u8> {
-    let again = image_of(store);
-    Image::open(read(&again)).unwrap().verify().unwrap();
-    again
+    let second_image = image_of(store);
+    Image::open(read(&second_image)).unwrap().verify().unwrap();
+    second_image
 }
 
 fn verified(bytes: &[u8]) -> Result<()> {
@@ -47,7 +47,7 @@ fn verified(bytes: &[u8]) -> Result<()> {
 
 #[test]
 fn reader_repairs_every_run_of_damaged_blocks_within_parity() {
-    let (store, image) = written();
+    let (store, image) = write_store();
     let (blocks, parities) = (blocks(&image), parities(&image));
     let (expected_rows, expected_ages) = (rows(&store), ages(&store, KEYS, 1_800_000));
     let sound = written_again(&gone_on(&store, mapped(&image)));
@@ -68,14 +68,14 @@ fn reader_repairs_every_run_of_damaged_blocks_within_parity() {
         assert!(written_again(&copy) == sound, "{context}");
         assert_eq!(copy.partitions[&PARTITION].writer.check_integrity(), Ok(()), "{context}");
         // No reader uses free blocks in a gap, or parity blocks.
-        let most = (first + count).min(blocks).saturating_sub(first) as u64;
-        assert!(repaired(&copy) <= most, "{} repaired: {context}", repaired(&copy));
+        let damaged_max = (first + count).min(blocks).saturating_sub(first) as u64;
+        assert!(repaired(&copy) <= damaged_max, "{} repaired: {context}", repaired(&copy));
     }
 }
 
 #[test]
 fn index_from_a_repaired_image_continues_like_an_undamaged_index() {
-    let (store, image) = written();
+    let (store, image) = write_store();
     let (blocks, parities) = (blocks(&image), parities(&image));
     let mut damaged = image.clone();
     // A block of every class is damaged, at scattered positions.
@@ -92,10 +92,10 @@ fn index_from_a_repaired_image_continues_like_an_undamaged_index() {
 
 #[test]
 fn two_damaged_blocks_of_a_class_are_refused_and_never_served() {
-    let (store, image) = written();
+    let (store, image) = write_store();
     let (blocks, parities) = (blocks(&image), parities(&image));
     let expected = ages(&store, KEYS, 1_800_000);
-    let mut refused = 0;
+    let mut refused_reads = 0;
     for first in (0..blocks - parities).step_by(5) {
         // A third damaged block is of another class, and is repaired.
         let mut damaged = image.clone();
@@ -123,20 +123,20 @@ fn two_damaged_blocks_of_a_class_are_refused_and_never_served() {
             // The damaged blocks contain nothing that is read.
             continue;
         }
-        refused += 1;
+        refused_reads += 1;
         assert!(followed.writer.blocks_repaired() <= 1, "{first}");
-        let written = followed.writer.write_image(Vec::new(), &mut Bytes::default());
-        assert_eq!(written.unwrap_err().code(), ErrorCode::Corrupt, "{first}");
+        let write_result = followed.writer.write_image(Vec::new(), &mut Bytes::default());
+        assert_eq!(write_result.unwrap_err().code(), ErrorCode::Corrupt, "{first}");
         followed.writer.start_rebuild().unwrap();
         assert_eq!(followed.writer.check_integrity(), Ok(()));
         assert_eq!(followed.writer.blocks_repaired(), 0, "that of another generation");
     }
-    assert!(refused > 10, "{refused} were read");
+    assert!(refused_reads > 10, "{refused_reads} were read");
 }
 
 #[test]
 fn damaged_parity_is_detected_and_harmless_to_reads() {
-    let (store, image) = written();
+    let (store, image) = write_store();
     let (blocks, parities) = (blocks(&image), parities(&image));
     let expected = ages(&store, KEYS, 1_800_000);
     for parity in 0..parities {
@@ -153,12 +153,12 @@ fn damaged_parity_is_detected_and_harmless_to_reads() {
 #[test]
 fn concurrent_readers_of_a_damaged_block_read_the_written_documents() {
     const READERS: usize = 3;
-    let number = |n: u64, by: i64| Value::Int64(n as i64 + by);
-    let set = |store: &mut Store, keys: Range<u64>, by: i64| {
+    let number = |n: u64, added: i64| Value::Int64(n as i64 + added);
+    let set = |store: &mut Store, keys: Range<u64>, added: i64| {
         for first in keys.step_by(1_000) {
-            let some = (first..first + 1_000).filter(|n| by == 0 || n % 2 == 1);
-            let change = |n| store.upsert(&format!("key-{n}"), &[("age", Some(number(n, by)))]);
-            let changes = some.map(change).collect();
+            let changed_keys = (first..first + 1_000).filter(|n| added == 0 || n % 2 == 1);
+            let change = |n| store.upsert(&format!("key-{n}"), &[("age", Some(number(n, added)))]);
+            let changes = changed_keys.map(change).collect();
             store.write(changes, 1_000);
         }
     };
@@ -181,8 +181,11 @@ fn concurrent_readers_of_a_damaged_block_read_the_written_documents() {
                     for n in 0..KEYS {
                         let key = format!("key-{n}");
                         let found = view.get_scalar::<i64>(&age, key.as_str()).unwrap().value();
-                        let by = found.unwrap() - n as i64;
-                        assert!(by == 0 || (by == 500_000 && n % 2 == 1), "round {round}: {key}");
+                        let added = found.unwrap() - n as i64;
+                        assert!(
+                            added == 0 || (added == 500_000 && n % 2 == 1),
+                            "round {round}: {key}"
+                        );
                     }
                 })
             });
@@ -218,7 +221,7 @@ fn shared_from(store: &Store, dir: &std::path::Path, image: &[u8]) -> Result<Sto
 
 #[test]
 fn shared_copy_of_a_damaged_image_has_the_written_documents() {
-    let (store, image) = written();
+    let (store, image) = write_store();
     let parities = parities(&image);
     let mut damaged = image.clone();
     damage(&mut damaged, 40, parities);
@@ -236,20 +239,20 @@ fn shared_copy_of_a_damaged_image_has_the_written_documents() {
     verified(&image_of(&shared)).unwrap();
 
     damage(&mut damaged, 40 + 5 * parities, 1);
-    let refused = shared_from(&store, dirs[2].path(), &damaged).map(drop).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Corrupt, "{refused}");
+    let error = shared_from(&store, dirs[2].path(), &damaged).map(drop).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
 }
 
 #[test]
 fn image_without_parity_opens_and_is_not_repaired() {
-    let (store, image) = written();
+    let (store, image) = write_store();
     let mut before = without_parity(&image, 1);
     assert!(before.len() < image.len());
     verified(&before).unwrap();
     for version in [0, 2] {
-        let refused = verified(&without_parity(&image, version)).unwrap_err();
-        let wanted = if version == 0 { ErrorCode::Unsupported } else { ErrorCode::Corrupt };
-        assert_eq!(refused.code(), wanted, "{version}: {refused}");
+        let open_error = verified(&without_parity(&image, version)).unwrap_err();
+        let expected = if version == 0 { ErrorCode::Unsupported } else { ErrorCode::Corrupt };
+        assert_eq!(open_error.code(), expected, "{version}: {open_error}");
     }
     let [mut copy, mut other] = [&before, &image].map(|image| gone_on(&store, mapped(image)));
     assert!(ages(&copy, KEYS, 1_800_000) == ages(&store, KEYS, 1_800_000));
@@ -257,21 +260,21 @@ fn image_without_parity_opens_and_is_not_repaired() {
         write_some(copy, KEYS, 1_800..2_000);
     }
     assert!(rows(&copy) == rows(&other));
-    let again = image_of(&copy);
-    assert!(parities(&again) > 0, "what is written is of this build");
-    verified(&again).unwrap();
+    let second_image = image_of(&copy);
+    assert!(parities(&second_image) > 0, "what is written is of this build");
+    verified(&second_image).unwrap();
 
     damage(&mut before, 40, 1);
-    let refused = match try_gone_on(&store, mapped(&before)) {
+    let write_result = match try_gone_on(&store, mapped(&before)) {
         Ok(copy) => copy.partitions[&PARTITION].writer.write_image(vec![], &mut Bytes::default()),
         Err(error) => Err(error),
     };
-    assert_eq!(refused.unwrap_err().code(), ErrorCode::Corrupt);
+    assert_eq!(write_result.unwrap_err().code(), ErrorCode::Corrupt);
 }
 
 #[test]
 fn impossible_parity_count_is_refused() {
-    let (_, image) = written();
+    let (_, image) = write_store();
     let parities_at = 144;
     for parities in [0, 1, blocks(&image) as u64 + 1, u64::MAX] {
         let mut forged = image.clone();

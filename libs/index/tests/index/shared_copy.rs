@@ -38,10 +38,10 @@ const LITTLE_MEMORY: u64 = 640 * 1_024;
 /// Returns a generator of numbers that look random and are the same in each run.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
-    move |below| {
+    move |bound| {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
+        (state >> 33) % bound
     }
 }
 
@@ -55,7 +55,7 @@ fn spec_of_pairs(copy: Copies) -> StoreSpec {
 /// The store's definitions: each drops all documents once more than the previous one.
 fn definitions(copy: Copies) -> Vec<Definition> {
     let first = spec_of_pairs(copy).define(StoreId(1)).unwrap();
-    let next = |at: &Definition| Some(at.altered(&[Alteration::DropAll]).unwrap());
+    let next = |definition: &Definition| Some(definition.altered(&[Alteration::DropAll]).unwrap());
     std::iter::successors(Some(first), next).take(DROPS_MAX).collect()
 }
 
@@ -148,7 +148,7 @@ impl World {
 
 /// Returns a change of one document with two equal numbers, so that half a change would be
 /// detected.
-fn change(at: &Definition, n: u64, i: u64, number: &mut impl FnMut(u64) -> u64) -> Change {
+fn change(definition: &Definition, n: u64, i: u64, number: &mut impl FnMut(u64) -> u64) -> Change {
     let key = Key::plain(name(number(KEYS)).as_bytes()).unwrap();
     let sequence = Sequence(n * 2_000 + i + 1);
     let verb = match number(8) {
@@ -156,18 +156,19 @@ fn change(at: &Definition, n: u64, i: u64, number: &mut impl FnMut(u64) -> u64) 
         1 | 2 => Verb::Put,
         _ => Verb::Upsert,
     };
-    let is_small = at.field("text").is_none();
-    let field = |name: &str| at.field(name).unwrap().id;
+    let is_small = definition.field("text").is_none();
+    let field = |name: &str| definition.field(name).unwrap().id;
     let set = |name, value| FieldChange {
         field: field(name),
         op: FieldOp::Set(Some(value)),
         ttl_us: None,
     };
-    let both = n * 10_000 + i;
-    let both = if is_small { Value::Int32(both as i32) } else { Value::Int64(both as i64) };
+    let both_fields = n * 10_000 + i;
+    let both_fields =
+        if is_small { Value::Int32(both_fields as i32) } else { Value::Int64(both_fields as i64) };
     let mut fields = Vec::new();
     if verb != Verb::Delete {
-        fields = vec![set("a", both.clone()), set("b", both)];
+        fields = vec![set("a", both_fields.clone()), set("b", both_fields)];
     }
     if verb != Verb::Delete && !is_small {
         fields.push(set("text", Value::String("x".repeat(number(200) as usize))));
@@ -229,8 +230,8 @@ fn assert_same(index: &Index, state: &PartitionState, oracle: &Index, expected: 
 }
 
 trait Tap: Sized + Copy {
-    fn tap(self, with: impl FnOnce(Self)) -> Self {
-        with(self);
+    fn tap(self, action: impl FnOnce(Self)) -> Self {
+        action(self);
         self
     }
 }
@@ -238,10 +239,10 @@ trait Tap: Sized + Copy {
 impl Tap for usize {}
 
 /// Reads until stopped: no document is half written, and the position never decreases.
-fn read_until(done: &AtomicBool, index: &Index, highest: &AtomicU64, reads: &AtomicU64) {
+fn read_until(is_done: &AtomicBool, index: &Index, highest: &AtomicU64, reads: &AtomicU64) {
     let [a, b] = ["a", "b"].map(|name| index.field(name).unwrap());
     let mut number = numbers(5);
-    while !done.load(Ordering::Relaxed) {
+    while !is_done.load(Ordering::Relaxed) {
         let offset = index.status(PARTITION).unwrap().progress.offset_applied.0;
         let before = highest.fetch_max(offset, Ordering::Relaxed);
         assert!(offset >= before, "the position fell from {before} to {offset}");
@@ -284,10 +285,10 @@ fn kill_owners(world: &World) {
     drop(world.acquire_writer(&index));
     let (oracle, mut expected) = world.private();
     let mut spilled = 0;
-    let (done, highest, reads) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (is_done, highest, reads) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| read_until(&done, &index, &highest, &reads));
-        let _stops = Stops(&done);
+        scope.spawn(|| read_until(&is_done, &index, &highest, &reads));
+        let _stops = Stops(&is_done);
         let mut number = numbers(u64::from(std::process::id()));
         for round in 0..ROUNDS {
             if round == ROUNDS / 2 {
@@ -297,10 +298,10 @@ fn kill_owners(world: &World) {
             std::thread::sleep(Duration::from_micros(number(30_000)));
             owner.kill().unwrap();
             owner.wait().unwrap();
-            let seen = highest.load(Ordering::Relaxed);
+            let highest_read = highest.load(Ordering::Relaxed);
             let mut followed = world.acquire_writer(&index);
             let offset = followed.state.offset_applied;
-            assert!(offset.0 >= seen, "round {round}: {offset} behind {seen}");
+            assert!(offset.0 >= highest_read, "round {round}: {offset} behind {highest_read}");
             while expected.state.offset_applied < offset {
                 world.step(&oracle, &mut expected);
             }
@@ -333,13 +334,17 @@ impl Drop for Stops<'_> {
 fn unusable_shared_copy_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::new();
-    let at = directory(dir.path());
-    let missing =
-        Index::open_shared([schema_at(&world.definitions[0])], [PARTITION], 7, at.clone());
+    let copy_directory = directory(dir.path());
+    let missing = Index::open_shared(
+        [schema_at(&world.definitions[0])],
+        [PARTITION],
+        7,
+        copy_directory.clone(),
+    );
     assert_eq!(missing.unwrap_err().code(), ErrorCode::NotFound);
-    assert!(!at.is_made(StoreId(1), [PARTITION]));
-    at.make(StoreId(1), [PARTITION], 3).unwrap();
-    assert!(at.is_made(StoreId(1), [PARTITION]));
+    assert!(!copy_directory.is_made(StoreId(1), [PARTITION]));
+    copy_directory.make(StoreId(1), [PARTITION], 3).unwrap();
+    assert!(copy_directory.is_made(StoreId(1), [PARTITION]));
     let index = world.shared(dir.path());
     let mut followed = world.acquire_writer(&index);
     (0..30).for_each(|_| world.step(&index, &mut followed));
@@ -358,7 +363,7 @@ fn unusable_shared_copy_is_rebuilt() {
     // The same happens if no process has the copy mapped.
     drop((_writer, index));
     spaces().iter().for_each(|path| std::fs::remove_file(path).unwrap());
-    at.make(StoreId(1), [PARTITION], 3).unwrap();
+    copy_directory.make(StoreId(1), [PARTITION], 3).unwrap();
     let index = world.shared(dir.path());
     let mut followed = world.acquire_writer(&index);
     (0..30).for_each(|_| world.step(&index, &mut followed));
@@ -368,14 +373,14 @@ fn unusable_shared_copy_is_rebuilt() {
     let mut first = vec![0; 4_096];
     std::fs::File::open(&spaces()[0]).unwrap().read_exact(&mut first).unwrap();
     std::fs::write(&orphan, first).unwrap();
-    at.make(StoreId(1), [PARTITION], 3).unwrap();
+    copy_directory.make(StoreId(1), [PARTITION], 3).unwrap();
     assert!(orphan.exists(), "its header may be on its way");
     let hour = Duration::from_secs(3_600);
     for path in spaces() {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_modified(file.metadata().unwrap().modified().unwrap() - hour).unwrap();
     }
-    at.make(StoreId(1), [PARTITION], 3).unwrap();
+    copy_directory.make(StoreId(1), [PARTITION], 3).unwrap();
     assert!(!orphan.exists());
     assert_eq!(spaces().len(), 1);
 }
@@ -408,14 +413,14 @@ fn readers_of_an_image_switch_to_the_copy_made_from_it() {
     assert_eq!(index.memory().used, 0, "its pages are those of the file");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "there is no copy");
     assert!(!index.switch_to_shared_copy(PARTITION).unwrap());
-    let (done, highest, reads) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (is_done, highest, reads) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| read_until(&done, &index, &highest, &reads));
-        let _stops = Stops(&done);
+        scope.spawn(|| read_until(&is_done, &index, &highest, &reads));
+        let _stops = Stops(&is_done);
         // A scan that begins in the image ends in the shared copy, and sees each document once.
         let now = at(expected.state.partition_time.as_micros());
         let mut scan = index.scan();
-        let begun = scan.next_batch(now, 500, |_| Ok(())).unwrap();
+        let first_batch = scan.next_batch(now, 500, |_| Ok(())).unwrap();
         let (mut writer, resumed) = index.acquire_writer(PARTITION).unwrap();
         assert_eq!(resumed, None);
         writer.start_rebuild_from_image(&image, &expected.state).unwrap();
@@ -424,10 +429,10 @@ fn readers_of_an_image_switch_to_the_copy_made_from_it() {
         assert!(!index.switch_to_shared_copy(PARTITION).unwrap(), "it does not serve yet");
         writer.set_phase(Phase::Serving);
         assert!(index.switch_to_shared_copy(PARTITION).unwrap());
-        let (mut scanned, mut all) = (begun, 0);
+        let (mut scanned, mut all) = (first_batch, 0);
         while scan.next_batch(now, 500, |_| Ok(())).unwrap().tap(|n| scanned += n) > 0 {}
-        let mut whole = oracle.scan();
-        while whole.next_batch(now, 500, |_| Ok(())).unwrap().tap(|n| all += n) > 0 {}
+        let mut oracle_scan = oracle.scan();
+        while oracle_scan.next_batch(now, 500, |_| Ok(())).unwrap().tap(|n| all += n) > 0 {}
         assert_eq!(scanned, all);
         let mut followed = FollowedPartition { writer, state: expected.state.clone() };
         assert_same(&index, &followed.state, &oracle, &expected.state);
@@ -572,8 +577,8 @@ fn reader_uses_its_definition_until_it_knows_a_newer_definition() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::shared(spec(1, &[("a", INT64), ("b", INT64)]), dir.path());
     let [a, b] = [("a", Some(Value::Int64(1))), ("b", Some(Value::Int64(2)))];
-    let written = store.upsert("old", &[a.clone(), b.clone()]);
-    store.write(vec![written], 1);
+    let old_change = store.upsert("old", &[a.clone(), b.clone()]);
+    store.write(vec![old_change], 1);
     let first = schema_at(&store.definition);
     let reader = Index::open_shared([first], [PARTITION], 7, directory(dir.path())).unwrap();
     let get = |key: &str| reader.view(at(1)).get_document(key).map(|found| found.is_some());
@@ -581,8 +586,8 @@ fn reader_uses_its_definition_until_it_knows_a_newer_definition() {
     // The read answers as it did a moment before.
     assert_eq!(get("old"), Ok(true));
     assert_eq!(get("nobody"), Ok(false));
-    let written = store.upsert("new", &[a]);
-    store.write(vec![written], 3);
+    let new_change = store.upsert("new", &[a]);
+    store.write(vec![new_change], 3);
     assert_eq!(get("new").unwrap_err().code(), ErrorCode::Unavailable);
     let handle = reader.field("b").unwrap();
     let read = || reader.view(at(1)).get_scalar::<i64>(&handle, "old").unwrap();

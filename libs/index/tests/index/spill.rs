@@ -57,8 +57,8 @@ fn increment(store: &mut Store, n: u64) -> Change {
 
 /// Writes changes of these documents, a few hundred per entry.
 fn write(store: &mut Store, documents: &[u64], change: impl Fn(&mut Store, u64) -> Change) {
-    for some in documents.chunks(300) {
-        let changes = some.iter().map(|n| change(store, *n)).collect();
+    for chunk in documents.chunks(300) {
+        let changes = chunk.iter().map(|n| change(store, *n)).collect();
         store.write(changes, 1_000);
     }
 }
@@ -145,7 +145,7 @@ fn full_disk_refuses_entries_until_space_returns() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = small(dir.path(), 4 * MIB);
     let mut last = 0;
-    let refused = loop {
+    let refusal = loop {
         let changes = (last..last + 100).map(|n| document(&mut store, n)).collect();
         let (effects, followed) = fold(&mut store, changes);
         match followed.writer.apply(&effects, &followed.state) {
@@ -153,7 +153,7 @@ fn full_disk_refuses_entries_until_space_returns() {
             Err(error) => break (error, effects),
         }
     };
-    let (error, effects) = refused;
+    let (error, effects) = refusal;
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
     assert!(error.message().contains("spill"), "{error}");
     assert!(last >= 5_000, "{last} documents fit into five megabytes");
@@ -206,15 +206,15 @@ fn fold(store: &mut Store, changes: Vec<Change>) -> (FoldEffects, &mut FollowedP
 }
 
 /// Replaces the content of a store by that of an image.
-fn restore(store: &mut Store, bytes: &[u8], of: &Store) -> Result<()> {
+fn restore(store: &mut Store, bytes: &[u8], source: &Store) -> Result<()> {
     let image = Image::open(Arc::new(Bytes(bytes.to_vec())))?;
-    let state = of.partitions[&PARTITION].state.clone();
+    let state = source.partitions[&PARTITION].state.clone();
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     followed.writer.start_rebuild_from_image(&image, &state)?;
     followed.writer.publish_rebuild();
     followed.writer.set_phase(Phase::Serving);
     followed.state = state;
-    store.write_as(of);
+    store.write_as(source);
     Ok(())
 }
 
@@ -230,8 +230,8 @@ fn image_contains_spilled_records_and_an_index_continues_from_it() {
     Image::open(Arc::new(Bytes(bytes.clone()))).unwrap().verify().unwrap();
 
     let mut nowhere = Store::new(spec(1, &[("text", STRING), ("count", INT64)]));
-    let refused = restore(&mut nowhere, &bytes, &store).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Unsupported, "{refused}");
+    let error = restore(&mut nowhere, &bytes, &store).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
 
     let shared = small_in_files(dirs[1].path());
     for mut other in [small(dirs[1].path(), 64 * MIB), shared] {
@@ -271,8 +271,8 @@ fn image_repairs_its_spilled_part_and_opens_without_parity() {
     }
     damage(&mut bytes, blocks - 2 * parities, 1);
     let mut other = small(dirs[3].path(), 64 * MIB);
-    let refused = restore(&mut other, &bytes, &store).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Corrupt, "{refused}");
+    let error = restore(&mut other, &bytes, &store).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
     restore(&mut other, &before, &store).unwrap();
     check(&other.index, |n| Some(n as i64));
 }
@@ -320,8 +320,8 @@ fn flipped_spilled_byte_is_never_served_and_stops_the_writer() {
     // The fold must not take a damaged document for an absent one.
     let changes = (0..16_000).map(|n| increment(&mut store, n)).collect();
     let before = store.partitions[&PARTITION].state.clone();
-    let (refused, followed) = try_fold(&mut store, changes);
-    match refused.unwrap_err() {
+    let (outcome, followed) = try_fold(&mut store, changes);
+    match outcome.unwrap_err() {
         FoldError::Unreadable(error) => assert_eq!(error.code(), ErrorCode::Corrupt, "{error}"),
         other => panic!("{other:?}"),
     }
@@ -359,12 +359,12 @@ fn successor_frees_spilled_records_of_a_finished_entry() {
     let all: Vec<_> = (0..DOCUMENTS).collect();
     write(&mut store, &all, document);
     assert!(store.index.memory().spilled > 0);
-    let gone = [0, 1, 2];
-    assert!(gone.iter().all(|n| {
+    let deleted = [0, 1, 2];
+    assert!(deleted.iter().all(|n| {
         let read = store.index.view(at(2_000).only_memory()).get(key(*n).as_str()).map(drop);
         read.is_err_and(|error| error.code() == ErrorCode::Unavailable)
     }));
-    write(&mut store, &gone, |store, n| store.delete(&key(n)));
+    write(&mut store, &deleted, |store, n| store.delete(&key(n)));
     let FollowedPartition { writer, state } = store.partitions.remove(&PARTITION).unwrap();
     drop(writer);
     // This simulates a kill before the owner noted that the entry is fully shown: `shared-copy.md`.
@@ -387,5 +387,5 @@ fn successor_frees_spilled_records_of_a_finished_entry() {
 
     let (_writer, resumed) = store.index.acquire_writer(PARTITION).unwrap();
     assert_eq!(resumed.map(|resumed| resumed.state), Some(state));
-    check(&store.index, |n| (!gone.contains(&n)).then_some(n as i64));
+    check(&store.index, |n| (!deleted.contains(&n)).then_some(n as i64));
 }

@@ -13,10 +13,10 @@ use forebay_index::{
     CopyOut, DocumentKey, FieldRead, KeyAnswer, KeyStatus, PackedKeys, PackedValues, ReadAdmission,
 };
 
-fn refused<T: std::fmt::Debug>(result: Result<T, Error>, code: ErrorCode, says: &[&str]) {
+fn assert_refused<T: std::fmt::Debug>(result: Result<T, Error>, code: ErrorCode, parts: &[&str]) {
     let error = result.unwrap_err();
     assert_eq!(error.code(), code, "{error}");
-    for part in says {
+    for part in parts {
         assert!(error.to_string().contains(part), "{error} does not say {part}");
     }
 }
@@ -78,17 +78,33 @@ fn copy_reads_return_length_absent_null_or_the_size_needed() {
 fn mismatched_key_and_value_types_are_refused() {
     let store = people();
     let index = &store.index;
-    refused(index.field_as("age", STRING), ErrorCode::InvalidArgument, &["int32", "string", "age"]);
-    refused(index.field_as("age", FLOAT32), ErrorCode::InvalidArgument, &["int32", "float32"]);
-    refused(index.field_as("size", INT32), ErrorCode::NotFound, &["users", "size"]);
+    assert_refused(
+        index.field_as("age", STRING),
+        ErrorCode::InvalidArgument,
+        &["int32", "string", "age"],
+    );
+    assert_refused(
+        index.field_as("age", FLOAT32),
+        ErrorCode::InvalidArgument,
+        &["int32", "float32"],
+    );
+    assert_refused(index.field_as("size", INT32), ErrorCode::NotFound, &["users", "size"]);
     let view = index.view(at(2_000));
     let age = index.field_as("age", INT32).unwrap();
     for key in ["ann", "nobody"] {
-        refused(view.get_f32(&age, key, 0.0), ErrorCode::InvalidArgument, &["int32", "float32"]);
-        refused(view.get_str_owned(&age, key), ErrorCode::InvalidArgument, &["int32", "string"]);
+        assert_refused(
+            view.get_f32(&age, key, 0.0),
+            ErrorCode::InvalidArgument,
+            &["int32", "float32"],
+        );
+        assert_refused(
+            view.get_str_owned(&age, key),
+            ErrorCode::InvalidArgument,
+            &["int32", "string"],
+        );
     }
-    refused(view.get_i32(&age, 7, 0), ErrorCode::InvalidArgument, &["string", "int64"]);
-    refused(view.get_i32(&age, b"ann", 0), ErrorCode::InvalidArgument, &["string", "bytes"]);
+    assert_refused(view.get_i32(&age, 7, 0), ErrorCode::InvalidArgument, &["string", "int64"]);
+    assert_refused(view.get_i32(&age, b"ann", 0), ErrorCode::InvalidArgument, &["string", "bytes"]);
 
     let mut other = spec(4, &[("age", INT32)]);
     other.name = "others".into();
@@ -97,8 +113,16 @@ fn mismatched_key_and_value_types_are_refused() {
     let other = forebay_index::Index::new([schema_at(&definition)], partitions, 1).unwrap();
     let foreign = other.field_as("age", INT32).unwrap();
     for key in ["ann", "nobody"] {
-        refused(view.get_i32(&foreign, key, 0), ErrorCode::InvalidArgument, &["another store"]);
-        refused(view.presence(&foreign, key), ErrorCode::InvalidArgument, &["another store"]);
+        assert_refused(
+            view.get_i32(&foreign, key, 0),
+            ErrorCode::InvalidArgument,
+            &["another store"],
+        );
+        assert_refused(
+            view.presence(&foreign, key),
+            ErrorCode::InvalidArgument,
+            &["another store"],
+        );
     }
 }
 
@@ -118,8 +142,8 @@ fn handle_survives_add_rename_and_drop() {
     assert_eq!(store.index.field_as("age", INT32).unwrap().field(), age.field());
 
     let drop = Alteration::DropField("years".into());
-    let again = Alteration::AddField(FieldSpec::new("years", INT32));
-    store.alter(&[drop, again], 5_000);
+    let readded = Alteration::AddField(FieldSpec::new("years", INT32));
+    store.alter(&[drop, readded], 5_000);
     assert_eq!((read(&store, "ann"), read(&store, "bob")), (-1, -1));
     let ann = store.upsert("ann", &[("years", Some(Value::Int32(42)))]);
     store.write(vec![ann], 6_000);
@@ -152,9 +176,9 @@ fn read_at_the_narrower_type_works_while_values_fit() {
     assert_eq!(view.get_i32(&narrow, "ann", 0).unwrap(), 41);
     assert_eq!(view.get_i32(&narrow, "bob", 0).unwrap(), 7);
     assert_eq!(view.get_value(&narrow, "bob").unwrap(), FieldRead::Value(Value::Int32(7)));
-    let says = ["int32", "int64", "age"];
-    refused(view.get_i32(&narrow, "cid", 0), ErrorCode::InvalidArgument, &says);
-    refused(view.get_value(&narrow, "cid"), ErrorCode::InvalidArgument, &says);
+    let parts = ["int32", "int64", "age"];
+    assert_refused(view.get_i32(&narrow, "cid", 0), ErrorCode::InvalidArgument, &parts);
+    assert_refused(view.get_value(&narrow, "cid"), ErrorCode::InvalidArgument, &parts);
     let wide = store.index.field_as("age", INT64).unwrap();
     for (key, value) in [("ann", 41), ("bob", 7), ("cid", 1 << 40)] {
         assert_eq!(view.get_i64(&wide, key, 0).unwrap(), value);
@@ -176,19 +200,19 @@ fn partition_answers_only_while_followed_and_serving() {
     first.writer.set_phase(Phase::Bootstrapping);
     let age = store.index.field_as("age", INT32).unwrap();
     let view = store.index.view(at(2_000));
-    refused(view.get_i32(&age, &booting, 0), ErrorCode::Unavailable, &["partition 0"]);
+    assert_refused(view.get_i32(&age, &booting, 0), ErrorCode::Unavailable, &["partition 0"]);
     assert_eq!(view.get_i32(&age, &serving, 0).unwrap(), 1);
-    let says = ["partition 3", "0, 1, 2 of 4"];
-    refused(view.get_i32(&age, &foreign, 0), ErrorCode::InvalidArgument, &says);
+    let parts = ["partition 3", "0, 1, 2 of 4"];
+    assert_refused(view.get_i32(&age, &foreign, 0), ErrorCode::InvalidArgument, &parts);
     let partial = store.index.view(at(2_000).allow_incomplete_reads(true));
     assert_eq!(partial.get_i32(&age, &booting, 0).unwrap(), 1);
 
-    let stale = |id: forebay_core::id::PartitionId| match id.0 {
+    let stale_admission = |id: forebay_core::id::PartitionId| match id.0 {
         1 => ReadAdmission::Stale,
         _ => ReadAdmission::Serve,
     };
-    let bounded = store.index.view(at(2_000).admission(&stale));
-    refused(bounded.get(&*serving), ErrorCode::Stale, &["partition 1"]);
+    let bounded = store.index.view(at(2_000).admission(&stale_admission));
+    assert_refused(bounded.get(&*serving), ErrorCode::Stale, &["partition 1"]);
     let keys = [booting, serving, foreign, key_in(2, 4)];
     let mut statuses = Vec::new();
     bounded
@@ -202,7 +226,7 @@ fn partition_answers_only_while_followed_and_serving() {
 
     store.partitions.values_mut().for_each(|p| p.writer.set_phase(Phase::Poisoned));
     let view = store.index.view(at(2_000));
-    refused(view.get_i32(&age, &keys[1], 0), ErrorCode::Internal, &["partition 1"]);
+    assert_refused(view.get_i32(&age, &keys[1], 0), ErrorCode::Internal, &["partition 1"]);
 }
 
 #[test]
@@ -242,7 +266,11 @@ fn batch_answers_in_order_and_repeats_duplicate_keys() {
         let length = view.get_packed_within(&packed_keys, &name, room, &mut packed).unwrap();
         assert_eq!((length, packed.bytes.len()), (6, copied));
     }
-    refused(view.get_packed(&keys[..], &age, &mut packed), ErrorCode::InvalidArgument, &["int32"]);
+    assert_refused(
+        view.get_packed(&keys[..], &age, &mut packed),
+        ErrorCode::InvalidArgument,
+        &["int32"],
+    );
     let documents = view.get_documents(&keys[..]).unwrap();
     assert_eq!(documents[0], documents[2]);
     assert_eq!(documents[1], (KeyStatus::Absent, None));
@@ -271,9 +299,9 @@ fn document_with_a_partition_key_is_read_by_both_keys() {
     let tenant = index.field_as("tenant", STRING).unwrap();
     assert_eq!(view.get_f64(&total, key, 0.0).unwrap(), 9.5);
     assert_eq!(view.get_str_owned(&tenant, key).unwrap(), FieldRead::Value("acme".into()));
-    let elsewhere = DocumentKey::from(7).with_partition_key("other");
-    assert_eq!(view.get_f64(&total, elsewhere, 0.0).unwrap(), 0.0);
-    refused(view.get(7), ErrorCode::InvalidArgument, &["partition key"]);
+    let other_key = DocumentKey::from(7).with_partition_key("other");
+    assert_eq!(view.get_f64(&total, other_key, 0.0).unwrap(), 0.0);
+    assert_refused(view.get(7), ErrorCode::InvalidArgument, &["partition key"]);
     let mut scan = index.scan();
     let scanned = scan.next_batch(at(2_000), 10, |document| {
         assert_eq!((document.partition, document.key), (partition, key));
@@ -305,8 +333,8 @@ fn expiry_follows_the_later_of_clock_and_partition_time() {
 
     store.alter(&[], 10_500);
     assert_eq!(read(&store, "bob", 0), -1);
-    let held: u64 = store.index.metrics().partitions.iter().map(|p| p.usage.documents).sum();
-    assert_eq!(held, 1);
+    let documents: u64 = store.index.metrics().partitions.iter().map(|p| p.usage.documents).sum();
+    assert_eq!(documents, 1);
     let time = Timestamp::from_micros(10_500);
     assert!(store.index.metrics().partitions.iter().all(|p| p.progress.partition_time == time));
 }
@@ -316,27 +344,27 @@ fn metrics_count_documents_and_reads() {
     let mut store = people();
     let long = store.upsert("bob", &[("name", Some(Value::String("b".repeat(1_000))))]);
     store.write(vec![long], 2_000);
-    let held = |store: &Store| {
+    let held_counts = |store: &Store| {
         let metrics = store.index.metrics();
-        let sum = |of: fn(&forebay_core::replica_state::PartitionUsage) -> u64| -> u64 {
-            metrics.partitions.iter().map(|partition| of(&partition.usage)).sum()
+        let sum = |count_of: fn(&forebay_core::replica_state::PartitionUsage) -> u64| -> u64 {
+            metrics.partitions.iter().map(|partition| count_of(&partition.usage)).sum()
         };
         (sum(|h| h.documents), sum(|h| h.key_bytes), sum(|h| h.row_bytes), metrics.memory_bytes())
     };
-    let (documents, key_bytes, row_bytes, memory) = held(&store);
+    let (documents, key_bytes, row_bytes, memory) = held_counts(&store);
     assert_eq!((documents, key_bytes), (2, 6));
     assert!(row_bytes > 1_000 && memory > row_bytes + key_bytes);
-    let shorter = store.upsert("bob", &[("name", Some(Value::String(String::new())))]);
-    store.write(vec![shorter], 3_000);
-    assert_eq!(held(&store).2, row_bytes - 1_000);
+    let shorter_change = store.upsert("bob", &[("name", Some(Value::String(String::new())))]);
+    store.write(vec![shorter_change], 3_000);
+    assert_eq!(held_counts(&store).2, row_bytes - 1_000);
     let (ann, bob) = (store.delete("ann"), store.delete("bob"));
     store.write(vec![ann, bob], 4_000);
     // A bucket group and the open segment stay, for future documents.
-    let (documents, key_bytes, row_bytes, kept) = held(&store);
+    let (documents, key_bytes, row_bytes, kept) = held_counts(&store);
     assert_eq!((documents, key_bytes, row_bytes), (0, 0, 0));
     assert!(kept <= memory);
     store.alter(&[Alteration::DropAll], 4_500);
-    assert_eq!(held(&store), (0, 0, 0, 0));
+    assert_eq!(held_counts(&store), (0, 0, 0, 0));
 
     let before = store.index.metrics().reads;
     let view = store.index.view(at(5_000));
@@ -354,24 +382,24 @@ fn refused_scan_resumes_at_its_last_document() {
     let changes = keys.iter().map(|key| store.upsert(key, &[("age", None)])).collect();
     store.write(changes, 1_000);
     // The callback runs once for the list, then once for each key: the third key is refused.
-    let asked = std::cell::Cell::new(0);
+    let admissions_asked = std::cell::Cell::new(0);
     let turns_stale = |_| {
-        asked.set(asked.get() + 1);
-        if asked.get() == 4 { ReadAdmission::Stale } else { ReadAdmission::Serve }
+        admissions_asked.set(admissions_asked.get() + 1);
+        if admissions_asked.get() == 4 { ReadAdmission::Stale } else { ReadAdmission::Serve }
     };
-    let mut seen = Vec::new();
+    let mut documents = Vec::new();
     let mut scan = store.index.scan();
-    let mut batch = |most: usize| {
-        scan.next_batch(at(2_000).admission(&turns_stale), most, |document| {
-            seen.push(format!("{:?}", document.key));
+    let mut batch = |documents_max: usize| {
+        scan.next_batch(at(2_000).admission(&turns_stale), documents_max, |document| {
+            documents.push(format!("{:?}", document.key));
             Ok(())
         })
     };
-    refused(batch(10), ErrorCode::Stale, &["partition 0"]);
+    assert_refused(batch(10), ErrorCode::Stale, &["partition 0"]);
     assert_eq!(batch(10).unwrap(), 3);
     assert_eq!(batch(10).unwrap(), 0);
-    refused(batch(0), ErrorCode::InvalidArgument, &["batch"]);
-    seen.sort();
-    seen.dedup();
-    assert_eq!(seen.len(), keys.len());
+    assert_refused(batch(0), ErrorCode::InvalidArgument, &["batch"]);
+    documents.sort();
+    documents.dedup();
+    assert_eq!(documents.len(), keys.len());
 }

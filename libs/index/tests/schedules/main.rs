@@ -75,95 +75,96 @@ struct Reader<'w> {
     world: &'w World,
     index: &'w Index,
     /// Number of entries that are certainly visible, by key.
-    least: Vec<u64>,
+    seen_entries: Vec<u64>,
     position: u64,
 }
 
 impl<'w> Reader<'w> {
     fn new(world: &'w World, index: &'w Index) -> Self {
-        Self { world, index, least: vec![0; world.shape.keys as usize], position: 0 }
+        Self { world, index, seen_entries: vec![0; world.shape.keys as usize], position: 0 }
     }
 
-    fn least(&self, key: u64) -> u64 {
-        self.least[key as usize].max(self.position).max(self.world.done())
+    fn entries_min(&self, key: u64) -> u64 {
+        self.seen_entries[key as usize].max(self.position).max(self.world.done())
     }
 
-    fn note(&mut self, key: u64, found: Option<ReadDocument>, least: u64, most: u64) {
-        self.world.judge(key, found, least, most);
-        let seen = found.map_or(0, |found| found.offset + 1);
-        let before = &mut self.least[key as usize];
-        *before = seen.max(*before);
+    fn note(&mut self, key: u64, found: Option<ReadDocument>, entries_min: u64, entries_max: u64) {
+        self.world.judge(key, found, entries_min, entries_max);
+        let seen_offset = found.map_or(0, |found| found.offset + 1);
+        let before = &mut self.seen_entries[key as usize];
+        *before = seen_offset.max(*before);
     }
 
     fn look_at_status(&mut self) {
-        let done = self.world.done();
+        let done_entries = self.world.done();
         let status = self.index.status(PARTITION).unwrap();
         let applied = status.progress.offset_applied.0;
-        let range = done.max(self.position)..=self.world.begun();
+        let range = done_entries.max(self.position)..=self.world.begun();
         assert!(range.contains(&applied), "a wrong answer: position {applied}, not in {range:?}");
         self.position = applied;
     }
 
     fn get(&mut self, key: u64) {
-        let least = self.least(key);
+        let entries_min = self.entries_min(key);
         let view = self.index.view(at(0));
         let row = view.get(name(key).as_str()).expect(WRONG);
-        let most = self.world.begun();
+        let entries_max = self.world.begun();
         turn();
         let read = row.map(|row| found(self.index, &row, key));
         drop(view);
-        self.note(key, read, least, most);
+        self.note(key, read, entries_min, entries_max);
     }
 
     fn get_many(&mut self, keys: &[u64]) {
-        let least: Vec<u64> = keys.iter().map(|key| self.least(*key)).collect();
+        let minima: Vec<u64> = keys.iter().map(|key| self.entries_min(*key)).collect();
         let names: Vec<String> = keys.iter().map(|key| name(*key)).collect();
         let view = self.index.view(at(0));
         let mut answers = Vec::new();
         let read = view.get_many(&names[..], |place, answer| {
-            let most = self.world.begun();
+            let entries_max = self.world.begun();
             let read = match answer {
                 KeyAnswer::Found(row) => Some(found(self.index, &row, keys[place])),
                 KeyAnswer::None(_) => None,
             };
-            answers.push((place, read, most));
+            answers.push((place, read, entries_max));
             Ok(())
         });
         read.expect(WRONG);
         drop(view);
         assert_eq!(answers.len(), keys.len());
-        for (place, read, most) in answers {
-            self.note(keys[place], read, least[place], most);
+        for (place, read, entries_max) in answers {
+            self.note(keys[place], read, minima[place], entries_max);
         }
     }
 
     fn scan(&mut self) {
-        let least: Vec<u64> = (0..self.world.shape.keys).map(|key| self.least(key)).collect();
-        let mut seen = vec![0_u32; least.len()];
+        let minima: Vec<u64> =
+            (0..self.world.shape.keys).map(|key| self.entries_min(key)).collect();
+        let mut times_seen = vec![0_u32; minima.len()];
         let mut scan = self.index.scan();
         let mut documents = Vec::new();
         let mut visit = |document: ScannedDocument<'_>| -> Result<()> {
-            let most = self.world.begun();
+            let entries_max = self.world.begun();
             let mut keys = 0..self.world.shape.keys;
             let key = keys.find(|key| document.key == name(*key).as_str().into()).expect(WRONG);
-            documents.push((key, found(self.index, &document.row, key), most));
+            documents.push((key, found(self.index, &document.row, key), entries_max));
             Ok(())
         };
         while scan.next_batch(at(0), AT_ONCE, &mut visit).expect(WRONG) > 0 {
             turn();
         }
-        let most = self.world.begun();
-        for (key, read, most) in documents {
-            seen[key as usize] += 1;
-            self.note(key, Some(read), least[key as usize], most);
+        let entries_max = self.world.begun();
+        for (key, read, entries_max) in documents {
+            times_seen[key as usize] += 1;
+            self.note(key, Some(read), minima[key as usize], entries_max);
         }
-        for (key, seen) in (0..).zip(seen) {
-            let is_lasting = self.world.is_lasting(key, least[key as usize], most);
+        for (key, times_seen) in (0..).zip(times_seen) {
+            let is_lasting = self.world.is_lasting(key, minima[key as usize], entries_max);
             // A document that was removed and written again may have another position in the scan.
-            let is_right = !is_lasting || seen == 1;
-            let least = least[key as usize];
-            let about = || self.world.about(key, least, most);
-            assert!(is_right, "a wrong answer: a scan has seen {seen} times {}", about());
+            let is_right = !is_lasting || times_seen == 1;
+            let entries_min = minima[key as usize];
+            let describe = || self.world.describe(key, entries_min, entries_max);
+            assert!(is_right, "a wrong answer: a scan has seen {times_seen} times {}", describe());
         }
     }
 
@@ -175,9 +176,9 @@ impl<'w> Reader<'w> {
                 1 => self.look_at_status(),
                 2 | 3 => {
                     let first = number(keys);
-                    let chosen: Vec<u64> =
+                    let keys_chosen: Vec<u64> =
                         (0..AT_ONCE as u64).map(|n| (first + n) % keys).collect();
-                    self.get_many(&chosen);
+                    self.get_many(&keys_chosen);
                 }
                 4 => {
                     self.index.prepare();
@@ -197,12 +198,12 @@ fn write_all(world: &World, mut number: impl FnMut(u64) -> u64) {
         let log2 = LIVES_LOG2.start + number(LIVES_LOG2.end - LIVES_LOG2.start);
         let stores = if kills > 0 { number(1 << log2) } else { u64::MAX };
         kills = kills.saturating_sub(1);
-        let ended = until_killed(stores, || {
+        let has_ended = until_killed(stores, || {
             let index = world.open();
             let mut followed = world.acquire_writer(&index);
             world.write(&index, &mut followed);
         });
-        if ended {
+        if has_ended {
             return;
         }
     }
@@ -272,7 +273,7 @@ fn owner_killed_between_any_two_stores_leaves_one_position() {
 #[cfg(forebay_shuttle)]
 #[test]
 fn owner_killed_at_any_store_of_an_entry_leaves_one_position() {
-    let _alone = orders::alone();
+    let _alone = orders::lock_alone();
     let shape = Shape { entries: 16, changes: 24, text: 2_500, ..SPILLED };
     let last = shape.entries - 1;
     let mut has_spilled = false;

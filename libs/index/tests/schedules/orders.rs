@@ -27,11 +27,11 @@ const STACK_BYTES: usize = 512 * 1024;
 /// Returns a generator of numbers that look random and are the same for each seed.
 pub fn numbers(seed: u64) -> impl FnMut(u64) -> u64 + Clone {
     let mut state = seed;
-    move |below| {
+    move |bound| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % below
+        (mixed ^ mixed >> 31) % bound
     }
 }
 
@@ -96,14 +96,14 @@ struct ProcessKill;
 
 /// Marks a turn before a store, at which the writer may be killed.
 pub fn turn_to_store() {
-    let left = STORES_LEFT.get();
-    if ROLE.get() != Role::Reader && left < u64::MAX && !std::thread::panicking() {
-        if left == 0 {
+    let stores_left = STORES_LEFT.get();
+    if ROLE.get() != Role::Reader && stores_left < u64::MAX && !std::thread::panicking() {
+        if stores_left == 0 {
             STORES_LEFT.set(u64::MAX);
             note(|tally| tally.killed += 1);
             resume_unwind(Box::new(ProcessKill));
         }
-        STORES_LEFT.set(left - 1);
+        STORES_LEFT.set(stores_left - 1);
     }
     turn();
 }
@@ -112,9 +112,9 @@ pub fn turn_to_store() {
 /// never happens. Returns whether `work` ended by itself.
 pub fn until_killed(stores: u64, work: impl FnOnce()) -> bool {
     STORES_LEFT.set(stores);
-    let ended = catch_unwind(AssertUnwindSafe(work));
+    let end = catch_unwind(AssertUnwindSafe(work));
     STORES_LEFT.set(u64::MAX);
-    match ended {
+    match end {
         Ok(()) => true,
         Err(failure) if failure.is::<ProcessKill>() => false,
         Err(failure) => resume_unwind(failure),
@@ -172,9 +172,9 @@ struct Runs {
 }
 
 impl Runs {
-    fn number(&mut self, below: u64) -> u64 {
+    fn number(&mut self, bound: u64) -> u64 {
         self.state = self.state.wrapping_add(1);
-        numbers(self.state)(below)
+        numbers(self.state)(bound)
     }
 }
 
@@ -205,7 +205,7 @@ impl Scheduler for Runs {
 }
 
 /// Reads a number from the environment.
-fn asked(name: &str) -> Option<u64> {
+fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
@@ -213,14 +213,14 @@ fn asked(name: &str) -> Option<u64> {
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Excludes all other tests while the guard exists.
-pub fn alone() -> MutexGuard<'static, ()> {
-    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn lock_alone() -> MutexGuard<'static, ()> {
+    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     #[cfg(forebay_shuttle)]
     {
         schedule::call(step);
         schedule::plant(None);
     }
-    alone
+    guard
 }
 
 /// Runs a scene under the schedules of this many seeds, in each order. The scene receives a number
@@ -233,7 +233,7 @@ pub fn explore(
     seeds: u64,
     scene: impl Fn(u64) + Copy + Send + Sync + 'static,
 ) -> Result<RunTally, String> {
-    let _alone = alone();
+    let _guard = lock_alone();
     let begin = move || {
         #[cfg(forebay_shuttle)]
         schedule::plant(fault);
@@ -243,7 +243,7 @@ pub fn explore(
         scene(shuttle::rand::thread_rng().next_u64());
     };
     TALLY.set(RunTally::default());
-    let (first, seeds) = (asked("SEED").unwrap_or(1), asked("SEEDS").unwrap_or(seeds));
+    let (first, seeds) = (env_number("SEED").unwrap_or(1), env_number("SEEDS").unwrap_or(seeds));
     for seed in first..first + seeds {
         for order in ORDERS {
             let before = TALLY.get().schedules;

@@ -126,9 +126,9 @@ fn definitions() -> &'static [Arc<SchemaAt>] {
     DEFINITIONS.get_or_init(|| {
         let first = spec(1, &[("a", INT64), ("b", INT64), ("text", STRING)]);
         let first = first.define(StoreId(1)).unwrap();
-        let next = |at: &_| {
-            let at: &forebay_core::schema::Definition = at;
-            Some(at.altered(&[Alteration::DropAll]).unwrap())
+        let next = |from: &_| {
+            let from: &forebay_core::schema::Definition = from;
+            Some(from.altered(&[Alteration::DropAll]).unwrap())
         };
         let all = std::iter::successors(Some(first), next).take(DROPS_MAX as usize);
         all.map(|definition| schema_at(&definition)).collect()
@@ -179,7 +179,7 @@ impl World {
             true => index.acquire_writer(PARTITION).unwrap(),
             false => (index.writer(PARTITION).unwrap(), None),
         };
-        self.bound(index);
+        self.bound_memory(index);
         writer.set_phase(Phase::Serving);
         writer.note_cursor(opened());
         let state = resumed.map(|resumed| resumed.state);
@@ -193,17 +193,17 @@ impl World {
             history.done = offset;
         }
         let mut rows = 0;
-        let counted = followed.writer.visit_rows(|_, _| {
+        let visit_result = followed.writer.visit_rows(|_, _| {
             rows += 1;
             Ok(())
         });
-        counted.unwrap();
+        visit_result.unwrap();
         assert_eq!(followed.writer.usage().documents, rows, "a wrong answer: a count of documents");
         self.look_at_all(index, offset);
         followed
     }
 
-    fn bound(&self, index: &Index) {
+    fn bound_memory(&self, index: &Index) {
         if let (Some(limit), Some(dir)) = (self.limit.get(), &self.dir) {
             index.limit_memory(*limit);
             if self.shape.spills {
@@ -226,9 +226,9 @@ impl World {
 
     /// Checks that the final documents are those that all entries have left.
     pub fn look_at_the_end(&self, index: &Index) {
-        let done = self.history().done;
-        assert_eq!(done, self.shape.entries);
-        self.look_at_all(index, done);
+        let done_entries = self.history().done;
+        assert_eq!(done_entries, self.shape.entries);
+        self.look_at_all(index, done_entries);
     }
 
     /// Applies the first entry, which creates the initial documents, and bounds the memory.
@@ -236,7 +236,7 @@ impl World {
         self.step(index, followed);
         if self.shape.memory > 0 {
             self.limit.get_or_init(|| index.memory().used + self.shape.memory);
-            self.bound(index);
+            self.bound_memory(index);
         }
     }
 
@@ -303,9 +303,10 @@ impl World {
     fn writes(&self, offset: u64) -> Vec<Write> {
         let mut number = numbers(self.seed.wrapping_add(offset));
         if offset == 0 {
-            let mut written = || WrittenDocument { bytes: 1 + number(40), expires: u64::MAX };
+            let mut first_document =
+                || WrittenDocument { bytes: 1 + number(40), expires: u64::MAX };
             let keys = 0..self.shape.keys_before;
-            return keys.map(|key| Write { key, document: Some(written()) }).collect();
+            return keys.map(|key| Write { key, document: Some(first_document()) }).collect();
         }
         let mut writes: Vec<Write> = Vec::new();
         for _ in 0..1 + number(self.shape.changes) {
@@ -314,8 +315,8 @@ impl World {
                 0 => time_of(offset) + 1 + number(5 * MICROS),
                 _ => u64::MAX,
             };
-            let written = WrittenDocument { bytes: 1 + number(self.shape.text), expires };
-            let document = (number(7) > 0).then_some(written);
+            let document_written = WrittenDocument { bytes: 1 + number(self.shape.text), expires };
+            let document = (number(7) > 0).then_some(document_written);
             if writes.iter().all(|write| write.key != key) {
                 writes.push(Write { key, document });
             }
@@ -331,8 +332,8 @@ impl World {
             return;
         }
         if drops > 0 && drops < DROPS_MAX && offset.is_multiple_of(ENTRIES_PER_DROP) {
-            let gone = Version { offset, document: None };
-            history.versions.iter_mut().for_each(|versions| versions.push(gone));
+            let deleted = Version { offset, document: None };
+            history.versions.iter_mut().for_each(|versions| versions.push(deleted));
         }
         for Write { key, document } in writes {
             let versions = &mut history.versions[*key as usize];
@@ -353,13 +354,13 @@ impl World {
     }
 
     /// Panics unless a read of a key may return this result (a document of this offset, or none) at
-    /// a time between `least` and `most` entries.
-    pub fn judge(&self, key: u64, found: Option<ReadDocument>, least: u64, most: u64) {
+    /// a time between `entries_min` and `entries_max` entries.
+    pub fn judge(&self, key: u64, found: Option<ReadDocument>, entries_min: u64, entries_max: u64) {
         let history = self.history();
         let versions = &history.versions[key as usize];
         // The range covers the versions that were the newest at some moment.
-        let first = versions.partition_point(|version| version.offset < least);
-        let last = versions.partition_point(|version| version.offset < most);
+        let first = versions.partition_point(|version| version.offset < entries_min);
+        let last = versions.partition_point(|version| version.offset < entries_max);
         let was_absent = first == 0;
         let mut newest = versions[first.saturating_sub(1)..last].iter();
         let is_right = match found {
@@ -368,33 +369,38 @@ impl World {
                     return false;
                 };
                 found == ReadDocument { offset: version.offset, bytes }
-                    && time_after(least) < expires
+                    && time_after(entries_min) < expires
             }),
             None => {
-                let is_gone = |document: WrittenDocument| document.expires <= time_after(most);
+                let is_gone =
+                    |document: WrittenDocument| document.expires <= time_after(entries_max);
                 was_absent || newest.any(|version| version.document.is_none_or(is_gone))
             }
         };
         assert!(
             is_right,
-            "a wrong answer: {found:?} for key {key} between {least} and {most}: {versions:?}"
+            "a wrong answer: {found:?} for key {key} between {entries_min} and {entries_max}: \
+             {versions:?}"
         );
     }
 
-    /// Describes a key between `least` and `most` entries.
-    pub fn about(&self, key: u64, least: u64, most: u64) -> String {
+    /// Describes a key between `entries_min` and `entries_max` entries.
+    pub fn describe(&self, key: u64, entries_min: u64, entries_max: u64) -> String {
         let history = self.history();
-        format!("key {key} between {least} and {most}: {:?}", history.versions[key as usize])
+        format!(
+            "key {key} between {entries_min} and {entries_max}: {:?}",
+            history.versions[key as usize]
+        )
     }
 
-    /// Whether a key has a document at all times between `least` and `most` entries.
-    pub fn is_lasting(&self, key: u64, least: u64, most: u64) -> bool {
+    /// Whether a key has a document at all times between `entries_min` and `entries_max` entries.
+    pub fn is_lasting(&self, key: u64, entries_min: u64, entries_max: u64) -> bool {
         let history = self.history();
         let versions = &history.versions[key as usize];
-        let first = versions.partition_point(|version| version.offset < least);
-        let last = versions.partition_point(|version| version.offset < most);
+        let first = versions.partition_point(|version| version.offset < entries_min);
+        let last = versions.partition_point(|version| version.offset < entries_max);
         let lasts = |version: &Version| {
-            version.document.is_some_and(|document| time_after(most) < document.expires)
+            version.document.is_some_and(|document| time_after(entries_max) < document.expires)
         };
         first > 0 && versions[first - 1..last].iter().all(lasts)
     }

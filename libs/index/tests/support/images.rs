@@ -34,10 +34,10 @@ pub fn store() -> Store {
 
 /// Returns a generator of numbers that look random and are the same in each run.
 pub fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
-    move |below| {
+    move |bound| {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
+        (state >> 33) % bound
     }
 }
 
@@ -120,9 +120,9 @@ pub fn ages(store: &Store, keys: u64, micros: i64) -> Vec<Result<Option<i64>>> {
     (0..keys).map(read).collect()
 }
 
-pub fn held(store: &Store) -> (u64, u64, u64) {
-    let held = store.partitions[&PARTITION].writer.usage();
-    (held.documents, held.key_bytes, held.row_bytes)
+pub fn usage_of(store: &Store) -> (u64, u64, u64) {
+    let usage = store.partitions[&PARTITION].writer.usage();
+    (usage.documents, usage.key_bytes, usage.row_bytes)
 }
 
 /// Returns the number of blocks of an image, without its parity.
@@ -166,6 +166,6 @@ pub fn damage(image: &mut [u8], first: usize, count: usize) {
     }
 }
 
-fn number(image: &[u8], at: usize) -> usize {
-    u64::from_le_bytes(image[at..at + 8].try_into().unwrap()) as usize
+fn number(image: &[u8], offset: usize) -> usize {
+    u64::from_le_bytes(image[offset..offset + 8].try_into().unwrap()) as usize
 }

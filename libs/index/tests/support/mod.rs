@@ -49,9 +49,9 @@ impl FollowedPartition {
         index: &Index,
         schema: &Definition,
         body: EntryBody,
-        at: i64,
+        time: i64,
     ) -> FoldEffects {
-        let effects = self.fold(index, schema, body, at).unwrap();
+        let effects = self.fold(index, schema, body, time).unwrap();
         self.writer.apply(&effects, &self.state).unwrap();
         effects
     }
@@ -62,7 +62,7 @@ impl FollowedPartition {
         index: &Index,
         schema: &Definition,
         body: EntryBody,
-        at: i64,
+        time: i64,
     ) -> std::result::Result<FoldEffects, FoldError> {
         let entry = Entry {
             log_id: LogId(9),
@@ -72,7 +72,7 @@ impl FollowedPartition {
             body,
         };
         let offset = self.state.offset_applied;
-        let record = Record { offset, append_time: Timestamp::from_micros(at), entry: Ok(entry) };
+        let record = Record { offset, append_time: Timestamp::from_micros(time), entry: Ok(entry) };
         let effects = self.state.apply(record, &self.writer, index.schemas())?;
         assert_eq!(effects.skipped, None);
         Ok(effects)
@@ -126,14 +126,14 @@ impl Store {
         let schemas = [schema_at(&definition)];
         let index = Index::open_shared(schemas, ids.iter().copied(), 43, directory).unwrap();
         index.prepare();
-        let held = |id: PartitionId| {
+        let copy_of = |id: PartitionId| {
             let (mut writer, resumed) = index.acquire_writer(id).unwrap();
             assert_eq!(resumed, None);
             writer.set_phase(Phase::Serving);
             writer.note_cursor(opened());
             FollowedPartition { writer, state: empty_state(&definition, id) }
         };
-        let partitions = ids.into_iter().map(|id| (id, held(id))).collect();
+        let partitions = ids.into_iter().map(|id| (id, copy_of(id))).collect();
         Self { definition, index, partitions, sequence: 0 }
     }
 
@@ -141,7 +141,7 @@ impl Store {
     /// been killed.
     pub fn take_over(&mut self, id: PartitionId) {
         let followed = self.partitions.remove(&id).unwrap();
-        let (held, state) = (followed.writer.usage(), followed.state);
+        let (usage, state) = (followed.writer.usage(), followed.state);
         let has_published = followed.writer.progress() != Progress::START;
         drop(followed.writer);
         let (mut writer, resumed) = self.index.acquire_writer(id).unwrap();
@@ -149,7 +149,7 @@ impl Store {
             let resumed = resumed.unwrap();
             assert_eq!(resumed.state, state);
             assert_eq!(resumed.phase, Phase::Serving);
-            assert_eq!(writer.usage(), held);
+            assert_eq!(writer.usage(), usage);
         }
         writer.set_phase(Phase::Serving);
         writer.note_cursor(opened());
@@ -196,7 +196,7 @@ impl Store {
     }
 
     /// Appends changes at this time: one entry for each partition that they belong to.
-    pub fn write(&mut self, changes: Vec<Change>, at: i64) {
+    pub fn write(&mut self, changes: Vec<Change>, time: i64) {
         let mut entries: BTreeMap<PartitionId, Vec<Change>> = BTreeMap::new();
         for change in changes {
             let partition = partition_of(change.key.as_bytes(), self.definition.partitions);
@@ -205,15 +205,15 @@ impl Store {
         for (partition, changes) in entries {
             let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes }]);
             let followed = self.partitions.get_mut(&partition).unwrap();
-            followed.append(&self.index, &self.definition, body, at);
+            followed.append(&self.index, &self.definition, body, time);
         }
     }
 
     /// Alters the definition and brings it into every partition.
-    pub fn alter(&mut self, alterations: &[Alteration], at: i64) {
+    pub fn alter(&mut self, alterations: &[Alteration], time: i64) {
         self.define(alterations);
         for followed in self.partitions.values_mut() {
-            followed.append(&self.index, &self.definition, EntryBody::Definition, at);
+            followed.append(&self.index, &self.definition, EntryBody::Definition, time);
         }
     }
 
@@ -232,8 +232,8 @@ fn take(index: &Index, definition: &Definition, partition: PartitionId) -> Follo
 
 /// Returns the fold's state after the log's header entry.
 pub fn empty_state(definition: &Definition, partition: PartitionId) -> PartitionState {
-    let at = PartitionRef { store: definition.store, partition };
-    let mut state = PartitionState::new(at, definition.partitions);
+    let partition_ref = PartitionRef { store: definition.store, partition };
+    let mut state = PartitionState::new(partition_ref, definition.partitions);
     state.log_id = Some(LogId(9));
     state
 }
@@ -266,10 +266,10 @@ pub fn key_in(partition: u32, partitions: u32) -> String {
 pub struct Bytes(pub Vec<u8>);
 
 impl ImageSink for Bytes {
-    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        let end = at as usize + bytes.len();
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        let end = offset as usize + bytes.len();
         self.0.resize(self.0.len().max(end), 0);
-        self.0[at as usize..end].copy_from_slice(bytes);
+        self.0[offset as usize..end].copy_from_slice(bytes);
         Ok(())
     }
 }
@@ -279,8 +279,8 @@ impl ImageFile for Bytes {
         Ok(self.0.len() as u64)
     }
 
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        let rest = self.0.get(at as usize..).unwrap_or_default();
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
         let count = rest.len().min(buffer.len());
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)

@@ -12,9 +12,9 @@ impl Table {
     fn inline_records(&self) -> (usize, usize) {
         let (mut inline, mut all) = (0, 0);
         for state in self.groups.iter() {
-            let at = GroupRef::of(&state.chunk);
+            let group_ref = GroupRef::of(&state.chunk);
             for word in self.group_of(state).unwrap().words() {
-                inline += usize::from(at.holds(slot::address(word)));
+                inline += usize::from(group_ref.holds(slot::address(word)));
                 all += 1;
             }
         }
@@ -76,8 +76,8 @@ fn small_records_stay_inline_in_their_buckets() {
 fn pending_writes_follow_the_records_of_rewritten_groups() {
     let world = TableWorld::new();
     let mut table = world.table();
-    let known: Vec<_> = (0..4_000).map(|key| (key, row(key, 1))).collect();
-    write(&mut table, &known, world.publishing());
+    let known_rows: Vec<_> = (0..4_000).map(|key| (key, row(key, 1))).collect();
+    write(&mut table, &known_rows, world.publishing());
     // In one entry old documents change and are removed while new ones split each group several
     // times.
     for gives_up in [true, false] {
@@ -94,7 +94,7 @@ fn pending_writes_follow_the_records_of_rewritten_groups() {
         assert!(table.groups.len() > 3 * before || !gives_up);
         if gives_up {
             table.give_up();
-            for (key, row) in &known {
+            for (key, row) in &known_rows {
                 assert_eq!(world.find(&key.to_le_bytes()).as_ref(), Some(row));
             }
             assert_eq!(world.find(&9_000_u64.to_le_bytes()), None);
@@ -117,16 +117,16 @@ fn inline_ranges_never_overlap_or_leave_their_bucket() {
     let chunk = memory.allocate(group_layout::bytes(true)).unwrap();
     // SAFETY: the chunk is this test's.
     unsafe { memory.clear(&chunk) };
-    let at = GroupRef::of(&chunk);
+    let group_ref = GroupRef::of(&chunk);
     // SAFETY: as above.
-    let group = unsafe { Group::at(&memory, at) };
+    let group = unsafe { Group::at(&memory, group_ref) };
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for hash in (0..20_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
         let bytes = 4 + hash % 40;
         let Some(start) = group.take_room(hash, bytes) else { continue };
         assert!(bytes <= group_layout::INLINE_RECORD_BYTES_MAX);
         let room = group_layout::ROOM;
-        let bucket = at.bucket(hash, 0);
+        let bucket = group_ref.bucket(hash, 0);
         assert!(start >= bucket + room.start && start + bytes <= bucket + room.end);
         ranges.push((start, start + bytes));
     }
@@ -144,8 +144,8 @@ fn groups_take_the_layout_that_suits_their_records() {
     table.assert_mostly_inline();
     // The records grow, so the halves of later splits are plain.
     let large = |key: u64| vec![key as u8; 100];
-    let grown: Vec<_> = (0..3 * KEYS).map(|key| (key, large(key))).collect();
-    grown.chunks(500).for_each(|rows| write(&mut table, rows, world.publishing()));
+    let grown_rows: Vec<_> = (0..3 * KEYS).map(|key| (key, large(key))).collect();
+    grown_rows.chunks(500).for_each(|rows| write(&mut table, rows, world.publishing()));
     assert!(table.groups.iter().all(|state| !GroupRef::of(&state.chunk).is_inline()));
     for key in 0..3 * KEYS {
         assert_eq!(world.find(&key.to_le_bytes()), Some(large(key)));
