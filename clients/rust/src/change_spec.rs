@@ -33,9 +33,9 @@ impl OwnedKey {
         if self.key_type == declared {
             return Ok(());
         }
-        let (given, declared) = (self.key_type.name(), declared.name());
+        let (key_type, declared) = (self.key_type.name(), declared.name());
         let message = format!(
-            "the {part} is a {given}, but the store declares {declared}; give a {declared}"
+            "the {part} is a {key_type}, but the store declares {declared}; give a {declared}"
         );
         Err(Error::invalid_argument(message))
     }
@@ -63,11 +63,11 @@ impl OwnedKey {
                     with every key";
                 return Err(Error::invalid_argument(message).with_field(&field.name));
             }
-            (Some((field, key_type)), Some(given)) => {
-                given
+            (Some((field, key_type)), Some(partition_part)) => {
+                partition_part
                     .check(key_type, "partition key")
                     .map_err(|error| error.with_field(&field.name))?;
-                (Key::partitioned(&given.bytes, &self.bytes)?, &given.bytes)
+                (Key::partitioned(&partition_part.bytes, &self.bytes)?, &partition_part.bytes)
             }
         };
         Ok((key, partition_of(hashed, definition.write_logs().partitions)))
@@ -217,11 +217,15 @@ fn coerce_op(op: FieldOp, to: FieldType) -> Result<FieldOp> {
         FieldOp::Increment(value) => FieldOp::Increment(coerce_value(value, to)?),
         FieldOp::Min(value) => FieldOp::Min(coerce_value(value, to)?),
         FieldOp::Max(value) => FieldOp::Max(coerce_value(value, to)?),
-        FieldOp::ListAppend { items: given, bound } => {
-            FieldOp::ListAppend { items: items(given)?, bound }
+        FieldOp::ListAppend { items: given_items, bound } => {
+            FieldOp::ListAppend { items: items(given_items)?, bound }
         }
-        FieldOp::SetAdd { items: given, bound } => FieldOp::SetAdd { items: items(given)?, bound },
-        FieldOp::SetRemove { items: given } => FieldOp::SetRemove { items: items(given)? },
+        FieldOp::SetAdd { items: given_items, bound } => {
+            FieldOp::SetAdd { items: items(given_items)?, bound }
+        }
+        FieldOp::SetRemove { items: given_items } => {
+            FieldOp::SetRemove { items: items(given_items)? }
+        }
     })
 }
 

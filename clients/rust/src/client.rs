@@ -125,20 +125,20 @@ impl Client {
     /// newer.
     pub(crate) fn store_state(&self, definition: Definition) -> Arc<StoreState> {
         let mut stores = self.state.stores.lock();
-        let known = match stores.get(&definition.store) {
-            Some(known) => {
-                known.learn(definition);
-                Arc::clone(known)
+        let known_store = match stores.get(&definition.store) {
+            Some(known_store) => {
+                known_store.learn(definition);
+                Arc::clone(known_store)
             }
             None => {
                 let id = definition.store;
-                let known = Arc::new(KnownStore::new(definition));
-                stores.insert(id, Arc::clone(&known));
-                known
+                let known_store = Arc::new(KnownStore::new(definition));
+                stores.insert(id, Arc::clone(&known_store));
+                known_store
             }
         };
         let connection = Arc::clone(self.connection());
-        Arc::new(StoreState::new(connection, Arc::clone(&self.state.coalescer), known))
+        Arc::new(StoreState::new(connection, Arc::clone(&self.state.coalescer), known_store))
     }
 }
 

@@ -225,11 +225,11 @@ impl InFlight {
 /// Merges the changes of requests to one destination, in their order; returns `None` if there are
 /// no requests.
 fn merged(requests: Vec<v1::WriteChangesRequest>) -> Option<v1::WriteChangesRequest> {
-    requests.into_iter().reduce(|mut one, request| {
-        if let (Some(batch), Some(more)) = (&mut one.batch, request.batch) {
-            batch.changes.extend(more.changes);
-            one.partitions.extend(request.partitions);
+    requests.into_iter().reduce(|mut merged_request, request| {
+        if let (Some(batch), Some(next_batch)) = (&mut merged_request.batch, request.batch) {
+            batch.changes.extend(next_batch.changes);
+            merged_request.partitions.extend(request.partitions);
         }
-        one
+        merged_request
     })
 }

@@ -277,11 +277,12 @@ pub(crate) fn connect<'a>(
             }
         };
         tokio::time::timeout(options.deadline, attempts).await.map_err(|_| {
-        let why = last.as_ref().map_or("no answer".to_owned(), root_cause);
-        Error::unavailable(format!(
-            "no service answers at {address} ({why}); start `forebayd dev`, or correct the address"
-        ))
-    })
+            let cause = last.as_ref().map_or("no answer".to_owned(), root_cause);
+            Error::unavailable(format!(
+                "no service answers at {address} ({cause}); start `forebayd dev`, or correct the \
+                 address"
+            ))
+        })
     })
 }
 

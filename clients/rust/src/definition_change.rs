@@ -79,8 +79,9 @@ impl DefinitionChanges {
     pub(crate) fn create<'a>(&'a self, spec: &'a StoreSpec) -> BoxFuture<'a, Result<Definition>> {
         Box::pin(async move {
             let mut change = self.start(RequestedChange::Create(spec.clone()));
-            let done = tokio::time::timeout(self.connection.deadline(), change.create(spec)).await;
-            change.end(done.ok())
+            let result =
+                tokio::time::timeout(self.connection.deadline(), change.create(spec)).await;
+            change.end(result.ok())
         })
     }
 
@@ -95,16 +96,17 @@ impl DefinitionChanges {
             let requested = RequestedChange::Alter { name: owned_name, from, alterations: owned };
             let mut change = self.start(requested);
             let altering = change.alter(name, from, alterations);
-            let done = tokio::time::timeout(self.connection.deadline(), altering).await;
-            change.end(done.ok())
+            let result = tokio::time::timeout(self.connection.deadline(), altering).await;
+            change.end(result.ok())
         })
     }
 
     pub(crate) fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut change = self.start(RequestedChange::Delete(name.to_owned()));
-            let done = tokio::time::timeout(self.connection.deadline(), change.delete(name)).await;
-            change.end(done.ok())
+            let result =
+                tokio::time::timeout(self.connection.deadline(), change.delete(name)).await;
+            change.end(result.ok())
         })
     }
 
@@ -177,9 +179,9 @@ impl DefinitionChange<'_> {
                 }
                 Attempt::Refused(error) if error.code() == ErrorCode::Conflict => {
                     if self.may_be_done
-                        && let Some(ours) = self.altered(name, base, alterations).await?
+                        && let Some(own_definition) = self.altered(name, base, alterations).await?
                     {
-                        return Ok(ours);
+                        return Ok(own_definition);
                     }
                     // Another alteration came first, so this one can no longer be appended.
                     self.may_be_done = false;
@@ -244,8 +246,8 @@ impl DefinitionChange<'_> {
         let before = self.connection().describe(name, base.version.0).await?;
         let after = self.connection().describe(name, base.version.0 + 1).await?;
         let is_same_store = before.store == base.store && after.store == base.store;
-        let ours = before.altered(alterations).ok();
-        Ok(ours.filter(|ours| is_same_store && *ours == after))
+        let own_definition = before.altered(alterations).ok();
+        Ok(own_definition.filter(|own_definition| is_same_store && *own_definition == after))
     }
 
     /// Makes one attempt; waits a little if the outcome is unknown.
@@ -282,21 +284,21 @@ impl DefinitionChange<'_> {
         Attempt::Again
     }
 
-    /// Returns the caller's result; `done` is `None` at the deadline.
-    fn end<T>(mut self, done: Option<Result<T>>) -> Result<T> {
+    /// Returns the caller's result; `result` is `None` at the deadline.
+    fn end<T>(mut self, result: Option<Result<T>>) -> Result<T> {
         let last = self.last.take();
-        match done {
-            Some(done) => {
+        match result {
+            Some(result) => {
                 // A description that failed resolves nothing.
-                let is_resolved = !done.as_ref().is_err_and(|error| error.code().is_retryable());
+                let is_resolved = !result.as_ref().is_err_and(|error| error.code().is_retryable());
                 self.may_be_done &= !is_resolved;
-                done
+                result
             }
             None if self.may_be_done => {
-                let why = last.map_or("no answer yet".to_owned(), |error| error.to_string());
+                let cause = last.map_or("no answer yet".to_owned(), |error| error.to_string());
                 let message = format!(
                     "the call may have taken effect; repeat the call with this client for a \
-                     definite result ({why})"
+                     definite result ({cause})"
                 );
                 Err(Error::unknown_outcome(message))
             }

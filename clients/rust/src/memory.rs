@@ -180,8 +180,8 @@ impl InMemoryReader {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn advance(&self, by: Duration) -> Result<()> {
-        let by_us = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+    pub fn advance(&self, duration: Duration) -> Result<()> {
+        let by_us = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         self.set_clock(self.clock().plus_micros(by_us))
     }
 

@@ -88,7 +88,7 @@ pub(crate) fn rounds(items: Vec<Item>) -> VecDeque<Round> {
 }
 
 fn has_room(chunk: &Chunk, item: &Item) -> bool {
-    let bytes: usize = chunk.iter().map(|held| held.bytes).sum();
+    let bytes: usize = chunk.iter().map(|chunk_item| chunk_item.bytes).sum();
     chunk.len() < WINDOW_SEQUENCES_MAX && bytes + item.bytes <= CLIENT_REQUEST_BYTES_TARGET
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn requests(changes: impl Iterator<Item = (PartitionId, usize)>) -> V
     let mut runs = Vec::<(PartitionId, Range<usize>, usize)>::new();
     for (place, (partition, bytes)) in changes.enumerate() {
         match runs.last_mut() {
-            Some((of, run, sum)) if *of == partition => {
+            Some((run_partition, run, sum)) if *run_partition == partition => {
                 run.end += 1;
                 *sum += bytes;
             }
@@ -106,19 +106,19 @@ pub(crate) fn requests(changes: impl Iterator<Item = (PartitionId, usize)>) -> V
         }
     }
     let mut requests = Vec::<Range<usize>>::new();
-    let mut filled = 0;
+    let mut request_bytes = 0;
     for (_, run, bytes) in runs {
         match requests.last_mut() {
             Some(request)
-                if filled + bytes <= CLIENT_REQUEST_BYTES_TARGET
+                if request_bytes + bytes <= CLIENT_REQUEST_BYTES_TARGET
                     && request.len() + run.len() <= REQUEST_CHANGES_MAX =>
             {
                 request.end = run.end;
-                filled += bytes;
+                request_bytes += bytes;
             }
             _ => {
                 requests.push(run);
-                filled = bytes;
+                request_bytes = bytes;
             }
         }
     }

@@ -69,7 +69,7 @@ impl RequestStream {
         let (stream, answer) = self.send(connection, request)?;
         match connection.within_attempt(answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(broken()),
+            Ok(Err(_)) => Err(broken_stream()),
             Err(error) => {
                 // Answers come in order, so later requests would wait in vain, too.
                 stream.lock().fail(&error);
@@ -88,7 +88,7 @@ impl RequestStream {
             *open = None;
         }
         let shared = &open.get_or_insert_with(|| OpenStream::start(connection)).shared;
-        let answer = shared.lock().send(request).ok_or_else(broken)?;
+        let answer = shared.lock().send(request).ok_or_else(broken_stream)?;
         Ok((Arc::clone(shared), answer))
     }
 }
@@ -110,7 +110,7 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.driver.abort();
-        self.shared.lock().fail(&broken());
+        self.shared.lock().fail(&broken_stream());
     }
 }
 
@@ -121,7 +121,7 @@ async fn drive(
     shared: Arc<Mutex<StreamState>>,
 ) {
     let error = match answers(&connection, requests, &shared).await {
-        Ok(()) => broken(),
+        Ok(()) => broken_stream(),
         Err(status) => match write_error_of_status(&status) {
             // The writer ended the stream because of one of its requests. The status does not say
             // which request, or whether earlier requests were appended.
@@ -139,8 +139,8 @@ async fn answers(
     requests: mpsc::UnboundedReceiver<v1::WriteChangesRequest>,
     shared: &Mutex<StreamState>,
 ) -> Result<(), Status> {
-    let opened = connection.rpc().stream_writes(UnboundedReceiverStream::new(requests)).await?;
-    let mut answers = opened.into_inner();
+    let response = connection.rpc().stream_writes(UnboundedReceiverStream::new(requests)).await?;
+    let mut answers = response.into_inner();
     while let Some(answer) = answers.message().await? {
         let Some(reply) = shared.lock().waiting.pop_front() else { return Ok(()) };
         let _ = reply.send(Ok(answer));
@@ -148,6 +148,6 @@ async fn answers(
     Ok(())
 }
 
-fn broken() -> Error {
+fn broken_stream() -> Error {
     Error::unknown_outcome("the stream of writes ended before the answer")
 }

@@ -57,7 +57,7 @@ use crate::store_backend::StoreBackend;
 #[must_use = "a select does nothing before it is sent"]
 pub struct EventQuery {
     store: Store,
-    by: Vec<Criterion>,
+    criteria: Vec<Criterion>,
     start: Option<Timestamp>,
     end: Option<Timestamp>,
     columns: Vec<String>,
@@ -81,7 +81,7 @@ impl Store {
     pub fn select(&self) -> EventQuery {
         EventQuery {
             store: self.clone(),
-            by: Vec::new(),
+            criteria: Vec::new(),
             start: None,
             end: None,
             columns: Vec::new(),
@@ -97,14 +97,15 @@ impl EventQuery {
     /// Selects the events of this key.
     pub fn key<'k>(mut self, key: impl Into<DocumentKey<'k>>) -> Self {
         let key = key.into();
-        self.by.push(Criterion::Key(key.primary().into(), key.partition_key().map(Into::into)));
+        self.criteria
+            .push(Criterion::Key(key.primary().into(), key.partition_key().map(Into::into)));
         self
     }
 
     /// Selects the events with this value in an indexed column. The value has the column's type, or
     /// is converted to it exactly.
     pub fn equal(mut self, column: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.by.push(Criterion::Equal(column.into(), value.into()));
+        self.criteria.push(Criterion::Equal(column.into(), value.into()));
         self
     }
 
@@ -114,9 +115,9 @@ impl EventQuery {
     where
         V: Into<Value> + Clone,
     {
-        let given = |bound: Bound<&V>| bound.map(|value| value.clone().into());
-        let (start, end) = (given(range.start_bound()), given(range.end_bound()));
-        self.by.push(Criterion::Between(column.into(), start, end));
+        let owned_bound = |bound: Bound<&V>| bound.map(|value| value.clone().into());
+        let (start, end) = (owned_bound(range.start_bound()), owned_bound(range.end_bound()));
+        self.criteria.push(Criterion::Between(column.into(), start, end));
         self
     }
 
@@ -190,9 +191,9 @@ impl EventQuery {
             let message = "only a stream has events to select; read documents by their keys";
             return Err(Error::invalid_argument(message));
         }
-        let by = match self.by.as_slice() {
+        let criterion = match self.criteria.as_slice() {
             [] => None,
-            [by] => Some(by.message(definition)?),
+            [only_criterion] => Some(only_criterion.message(definition)?),
             _ => {
                 let message = "the select has several criteria; select by one key, by one value, \
                     or by one range";
@@ -201,7 +202,7 @@ impl EventQuery {
         };
         Ok(v1::SelectEventsRequest {
             stream: definition.name.clone(),
-            by,
+            by: criterion,
             start_us: self.start.map(Timestamp::as_micros),
             end_us: self.end.map(Timestamp::as_micros),
             columns: self.columns.clone(),
@@ -365,11 +366,13 @@ impl Event {
     /// null.
     pub fn values(&self) -> impl Iterator<Item = (&EventColumn, Option<&Value>)> {
         let cell = |column: &EventColumn| self.values.cell(column.id);
-        self.columns.iter().filter_map(move |it| Some((it, cell(it)?.value.as_ref())))
+        self.columns.iter().filter_map(move |event_column| {
+            Some((event_column, cell(event_column)?.value.as_ref()))
+        })
     }
 
     fn cell(&self, column: &str) -> Option<&FieldCell> {
-        let column = self.columns.iter().find(|it| it.name == column)?;
+        let column = self.columns.iter().find(|candidate| candidate.name == column)?;
         self.values.cell(column.id)
     }
 }

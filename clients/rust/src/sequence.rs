@@ -106,12 +106,15 @@ mod tests {
     #[tokio::test]
     async fn unresolved_sequences_are_never_a_window_apart() {
         let window = Arc::new(SequenceWindow::default());
-        let mut held = window.reserve(1).await;
-        held.extend(window.reserve(WINDOW_SEQUENCES_MAX - 1).await);
-        assert_eq!(held.last().unwrap().sequence().0 - held[0].sequence().0, DEDUP_WINDOW - 1);
+        let mut reservation = window.reserve(1).await;
+        reservation.extend(window.reserve(WINDOW_SEQUENCES_MAX - 1).await);
+        assert_eq!(
+            reservation.last().unwrap().sequence().0 - reservation[0].sequence().0,
+            DEDUP_WINDOW - 1
+        );
         // All but the first sequence are resolved; the first alone keeps the window from moving.
-        let first = held.remove(0);
-        drop(held);
+        let first = reservation.remove(0);
+        drop(reservation);
         assert!(window.reserve(1).now_or_never().is_none());
         drop(first);
         assert_eq!(numbers(&window.reserve(1).await), [DEDUP_WINDOW + 1]);
@@ -120,23 +123,23 @@ mod tests {
     #[tokio::test]
     async fn callers_are_served_in_order_and_a_large_request_does_not_starve() {
         let window = Arc::new(SequenceWindow::default());
-        let held = window.reserve(1).await;
+        let reservation = window.reserve(1).await;
         let large = tokio::spawn({
             let window = Arc::clone(&window);
             async move { numbers(&window.reserve(WINDOW_SEQUENCES_MAX).await) }
         });
         tokio::task::yield_now().await;
         assert!(window.reserve(1).now_or_never().is_none(), "nobody overtakes the one who waits");
-        drop(held);
+        drop(reservation);
         assert_eq!(large.await.unwrap()[0], 2);
     }
 
     #[tokio::test]
     async fn cancelled_caller_leaves_no_gap() {
         let window = Arc::new(SequenceWindow::default());
-        let held = window.reserve(WINDOW_SEQUENCES_MAX).await;
+        let reservation = window.reserve(WINDOW_SEQUENCES_MAX).await;
         assert!(window.reserve(5).now_or_never().is_none());
-        drop(held);
+        drop(reservation);
         assert_eq!(window.reserve(1).await[0].sequence().0, DEDUP_WINDOW + 1);
     }
 }

@@ -18,7 +18,7 @@ use crate::sequence::SequenceWindow;
 pub(crate) struct StoreState {
     connection: Arc<Connection>,
     coalescer: Arc<WriteCoalescer>,
-    known: Arc<KnownStore>,
+    known_store: Arc<KnownStore>,
 }
 
 /// A client's state of a store; it outlives the handles, and does not keep the client alive.
@@ -58,13 +58,13 @@ impl KnownStore {
     /// Stores a definition if it is newer.
     pub(crate) fn learn(&self, definition: Definition) {
         self.notice_version(definition.version.0);
-        let mut held = self.definition.write();
-        if definition.version > held.version {
+        let mut newest = self.definition.write();
+        if definition.version > newest.version {
             let mut windows = self.windows.write();
             if windows.logs != definition.write_logs() {
                 *windows = Windows::new(definition.write_logs());
             }
-            *held = Arc::new(definition);
+            *newest = Arc::new(definition);
         }
     }
 
@@ -77,9 +77,9 @@ impl StoreState {
     pub(crate) fn new(
         connection: Arc<Connection>,
         coalescer: Arc<WriteCoalescer>,
-        known: Arc<KnownStore>,
+        known_store: Arc<KnownStore>,
     ) -> Self {
-        Self { connection, coalescer, known }
+        Self { connection, coalescer, known_store }
     }
 
     pub(crate) fn connection(&self) -> &Arc<Connection> {
@@ -91,20 +91,20 @@ impl StoreState {
     }
 
     pub(crate) fn id(&self) -> StoreId {
-        self.known.id
+        self.known_store.id
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.known.name
+        &self.known_store.name
     }
 
     pub(crate) fn definition(&self) -> Arc<Definition> {
-        Arc::clone(&self.known.definition.read())
+        Arc::clone(&self.known_store.definition.read())
     }
 
     /// Returns the logs that writes go to.
     pub(crate) fn logs(&self) -> StoreLogs {
-        self.known.windows.read().logs
+        self.known_store.windows.read().logs
     }
 
     /// Returns the sequences of a partition of these logs; `None` if writes have moved to other
@@ -114,19 +114,19 @@ impl StoreState {
         logs: StoreLogs,
         partition: PartitionId,
     ) -> Option<Arc<SequenceWindow>> {
-        let windows = self.known.windows.read();
+        let windows = self.known_store.windows.read();
         let of_logs = (windows.logs == logs).then_some(&windows.partitions)?;
         of_logs.get(partition.0 as usize).cloned()
     }
 
     /// Stores a definition if it is newer.
     pub(crate) fn learn(&self, definition: Definition) {
-        self.known.learn(definition);
+        self.known_store.learn(definition);
     }
 
     /// Notes that the store has this version; a newer definition is fetched before the next write.
     pub(crate) fn notice_version(&self, version: u32) {
-        self.known.notice_version(version);
+        self.known_store.notice_version(version);
     }
 
     pub(crate) async fn refresh(&self) -> Result<Arc<Definition>> {
@@ -149,7 +149,7 @@ impl StoreState {
         specs: &[ChangeSpec],
     ) -> Result<(Arc<Definition>, Vec<RoutedChange>)> {
         let mut definition = self.definition();
-        if self.known.newest_seen.load(Ordering::Relaxed) > definition.version.0 {
+        if self.known_store.newest_seen.load(Ordering::Relaxed) > definition.version.0 {
             // An older definition still writes the fields that it knows, so a failed refresh is
             // ignored.
             definition = self.refresh().await.unwrap_or(definition);

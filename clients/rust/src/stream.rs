@@ -203,7 +203,7 @@ impl WriteStream {
             let in_flight = self.options.changes_max - self.changes.available_permits();
             let message = format!(
                 "{in_flight} writes may be in the log; flush again to resolve these writes ({})",
-                self.why()
+                self.last_cause()
             );
             return Err(Error::unknown_outcome(message).with_store(self.state.name()));
         }
@@ -229,10 +229,11 @@ impl WriteStream {
     }
 
     async fn room(&self, bytes: usize) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
-        let closed = |_| Error::internal("the stream was closed; open another stream");
+        let closed_error = |_| Error::internal("the stream was closed; open another stream");
         let bytes = bytes.clamp(1, self.options.bytes_max) as u32;
-        let change = Arc::clone(&self.changes).acquire_owned().await.map_err(closed)?;
-        let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(closed)?;
+        let change = Arc::clone(&self.changes).acquire_owned().await.map_err(closed_error)?;
+        let bytes =
+            Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(closed_error)?;
         Ok((change, bytes))
     }
 
@@ -240,12 +241,12 @@ impl WriteStream {
         let message = format!(
             "the stream is full and no write was resolved before the deadline; send this write \
              again later ({})",
-            self.why()
+            self.last_cause()
         );
         Error::unavailable(message).with_store(self.state.name())
     }
 
-    fn why(&self) -> String {
+    fn last_cause(&self) -> String {
         let last = self.last_error.lock();
         last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string)
     }

@@ -73,8 +73,8 @@ impl Write {
     }
 
     /// Adds to a number. Absent and null count as 0, and integers saturate at their bounds.
-    pub fn increment(self, field: &str, by: impl Into<Value>) -> Self {
-        self.field(field, FieldOp::Increment(by.into()))
+    pub fn increment(self, field: &str, amount: impl Into<Value>) -> Self {
+        self.field(field, FieldOp::Increment(amount.into()))
     }
 
     /// Keeps the smaller of the field's value and this one.

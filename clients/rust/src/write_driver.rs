@@ -62,7 +62,7 @@ struct NumberedChange {
 /// The result of one attempt for one change.
 struct AttemptResult {
     /// Whether an earlier attempt may have appended the change.
-    earlier: bool,
+    was_sent: bool,
     result: Result<ChangeResult>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct WriteDriver {
     token: Token,
     last_error: LastError,
     /// Time at which the oldest unresolved change got its sequence.
-    since: Option<Timestamp>,
+    unresolved_since: Option<Timestamp>,
 }
 
 impl WriteDriver {
@@ -102,7 +102,7 @@ impl WriteDriver {
             results,
             token,
             last_error,
-            since: None,
+            unresolved_since: None,
         }
     }
 
@@ -160,9 +160,11 @@ impl WriteDriver {
         }
         items.extend(std::mem::take(&mut self.waiting).into_iter().flatten().flatten());
         items.sort_by_key(|item| item.place);
-        self.waiting = rounds(items.into_iter().map(|it| it.routed_by(&definition)).collect());
+        self.waiting = rounds(
+            items.into_iter().map(|queued_item| queued_item.routed_by(&definition)).collect(),
+        );
         self.token = Token::new(self.store.id());
-        (self.logs, self.since) = (definition.write_logs(), None);
+        (self.logs, self.unresolved_since) = (definition.write_logs(), None);
     }
 
     async fn pause(&self, backoff: &mut Backoff) {
@@ -173,13 +175,13 @@ impl WriteDriver {
     /// Assigns sequences to the next round. Windows are entered by ascending partition, so that two
     /// batches never wait for each other.
     async fn number_round(&mut self) {
-        self.since = None;
+        self.unresolved_since = None;
         while let Some(chunk) = self.waiting.front().and_then(|round| round.front()) {
             let Some(first) = chunk.first() else { break };
             let Some(window) = self.store.window(self.logs, first.partition) else { return };
             let tickets = window.reserve(chunk.len()).await;
             let chunk = self.waiting.front_mut().and_then(|round| round.pop_front());
-            self.since.get_or_insert_with(|| self.store.connection().now());
+            self.unresolved_since.get_or_insert_with(|| self.store.connection().now());
             for (mut item, ticket) in chunk.into_iter().flatten().zip(tickets) {
                 item.change.sequence = ticket.sequence().0;
                 self.unresolved.push(NumberedChange { item, ticket, maybe_in_log: false });
@@ -193,13 +195,14 @@ impl WriteDriver {
         let sizes = |sent: &NumberedChange| (sent.item.partition, sent.item.bytes);
         let ranges = requests(self.unresolved.iter().map(sizes));
         let mark = |sent: &mut NumberedChange| std::mem::replace(&mut sent.maybe_in_log, true);
-        let earlier: Vec<_> = self.unresolved.iter_mut().map(mark).collect();
+        let sent_before: Vec<_> = self.unresolved.iter_mut().map(mark).collect();
         let calls: Vec<_> = ranges
             .iter()
             .map(|range| async {
                 match &self.route {
                     Route::Calls => {
-                        let bytes = self.unresolved[range.clone()].iter().map(|it| it.item.bytes);
+                        let bytes =
+                            self.unresolved[range.clone()].iter().map(|change| change.item.bytes);
                         self.store.coalescer().coalesce(|| self.request(range), bytes.sum()).await
                     }
                     Route::Stream(stream) => {
@@ -209,16 +212,18 @@ impl WriteDriver {
             })
             .collect();
         let answers = join_all(calls).await;
-        let mut results = Vec::with_capacity(earlier.len());
+        let mut results = Vec::with_capacity(sent_before.len());
         for (range, answer) in ranges.into_iter().zip(answers) {
             match answer.and_then(|response| self.read(&range, response)) {
                 Ok(read) => results.extend(read),
                 Err(error) => results.extend(range.map(|_| Err(error.clone()))),
             }
         }
-        let results = earlier.into_iter().zip(results);
+        let results = sent_before.into_iter().zip(results);
         let before = self.unresolved.len();
-        self.record_results(results.map(|(earlier, result)| AttemptResult { earlier, result }));
+        self.record_results(
+            results.map(|(sent_before, result)| AttemptResult { was_sent: sent_before, result }),
+        );
         self.unresolved.len() < before
     }
 
@@ -256,9 +261,9 @@ impl WriteDriver {
         }
         if !response.token.is_empty() {
             let mut token = Token::decode(&response.token).map_err(unreadable)?;
-            let own: BTreeSet<_> =
+            let sent_partitions: BTreeSet<_> =
                 self.unresolved[range.clone()].iter().map(|sent| sent.item.partition).collect();
-            token.positions.retain(|partition, _| own.contains(partition));
+            token.positions.retain(|partition, _| sent_partitions.contains(partition));
             self.keep_token(&token);
         }
         let read = |result| ChangeResult::try_from(result).map_err(unreadable);
@@ -275,7 +280,9 @@ impl WriteDriver {
     /// Records what an attempt said about each unresolved change.
     fn record_results(&mut self, results: impl Iterator<Item = AttemptResult>) {
         let unresolved = std::mem::take(&mut self.unresolved);
-        for (mut sent, AttemptResult { earlier, result }) in unresolved.into_iter().zip(results) {
+        for (mut sent, AttemptResult { was_sent: sent_before, result }) in
+            unresolved.into_iter().zip(results)
+        {
             let (is_in_log, error) = match result {
                 Ok(ChangeResult { outcome: ChangeOutcome::Failed(error), position }) => {
                     (position.is_some(), error)
@@ -287,14 +294,14 @@ impl WriteDriver {
                 Err(error) => (false, error),
             };
             let is_known_absent = error.code() != ErrorCode::UnknownOutcome && !is_in_log;
-            sent.maybe_in_log = earlier || !is_known_absent;
+            sent.maybe_in_log = sent_before || !is_known_absent;
             let is_final = match error.code() {
                 // A change in the log keeps its order; only a replica knows its outcome.
                 ErrorCode::UnknownOutcome => is_in_log && self.route.is_stream(),
                 // The change is in the log and a replica has refused it: the document would be too
                 // large.
                 ErrorCode::LimitExceeded if is_in_log => true,
-                _ if earlier || is_write_retried(&error) => false,
+                _ if sent_before || is_write_retried(&error) => false,
                 _ if self.route.is_stream() && is_back_pressure(&error) => false,
                 _ => true,
             };
@@ -317,8 +324,8 @@ impl WriteDriver {
     }
 
     fn is_too_old(&self) -> bool {
-        let age = |since| self.store.connection().now().micros_since(since);
-        self.since.is_some_and(|since| age(since) > CLIENT_RETRY_AGE_US)
+        let age = |oldest| self.store.connection().now().micros_since(oldest);
+        self.unresolved_since.is_some_and(|oldest| age(oldest) > CLIENT_RETRY_AGE_US)
     }
 
     /// Ends all unresolved changes. The partition may have forgotten this client, so that it would
@@ -340,17 +347,17 @@ impl WriteDriver {
     /// may have happened.
     pub(crate) fn at_deadline(&self) -> Error {
         let last = self.last_error.lock().clone();
-        let why = last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string);
+        let cause = last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string);
         let is_in_log = self.results.iter().flatten().any(Result::is_ok);
         let error = if is_in_log || self.unresolved.iter().any(|sent| sent.maybe_in_log) {
             let part = if is_in_log { "a part of the batch is" } else { "the write may be" };
-            Error::unknown_outcome(format!("{part} in the log; retry the same write ({why})"))
+            Error::unknown_outcome(format!("{part} in the log; retry the same write ({cause})"))
         } else if let Some(error) = last.filter(|error| error.code() == ErrorCode::Unavailable) {
             error
         } else {
             let message = format!(
                 "nothing was sent before the deadline: the outcomes of earlier writes of this \
-                 client are unknown; resolve those writes, or allow more time ({why})"
+                 client are unknown; resolve those writes, or allow more time ({cause})"
             );
             Error::deadline_exceeded(message)
         };
@@ -369,8 +376,8 @@ impl WriteDriver {
 
     /// Returns the result of each change. Call it only after [`WriteDriver::run`] has returned.
     pub(crate) fn into_results(self) -> (Token, Vec<Result<WriteResult>>) {
-        let lost = || Err(Error::internal("a change has no result"));
-        let results = self.results.into_iter().map(|result| result.unwrap_or_else(lost));
+        let missing_result = || Err(Error::internal("a change has no result"));
+        let results = self.results.into_iter().map(|result| result.unwrap_or_else(missing_result));
         (self.token, results.collect())
     }
 }

@@ -28,8 +28,8 @@ fn third_visit_makes_a_regular() -> forebay::Result<()> {
 
 #[test]
 fn front_page_shows_this_test() {
-    let (page, here) = (include_str!("../../../README.md"), include_str!("readme_test.rs"));
-    let (_, rest) = here.split_once("// readme: begin\n").unwrap();
-    let (shown, _) = rest.split_once("// readme: end\n").unwrap();
-    assert!(page.contains(shown), "copy what stands between the marks to README.md");
+    let (page, test_text) = (include_str!("../../../README.md"), include_str!("readme_test.rs"));
+    let (_, rest) = test_text.split_once("// readme: begin\n").unwrap();
+    let (shown_test, _) = rest.split_once("// readme: end\n").unwrap();
+    assert!(page.contains(shown_test), "copy what stands between the marks to README.md");
 }

@@ -121,7 +121,7 @@ impl OrderedReads {
         keys: Vec<Bytes>,
     ) -> BoxFuture<'a, Result<Vec<Result<Option<Document>>>>> {
         Box::pin(async move {
-            let asked = keys.len();
+            let key_count = keys.len();
             let message = v1::GetDocumentsRequest {
                 store: self.state.name().to_owned(),
                 keys,
@@ -133,7 +133,7 @@ impl OrderedReads {
             let client = self.state.connection();
             let answer: v1::GetDocumentsResponse =
                 client.read_within(read.timeout(), message, call).await?;
-            if answer.found.len() != asked {
+            if answer.found.len() != key_count {
                 return Err(fewer());
             }
             self.state.notice_version(answer.schema_version);

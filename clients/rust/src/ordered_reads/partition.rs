@@ -40,7 +40,7 @@ pub(super) struct PartitionScan {
     waiting: VecDeque<WaitingDocument>,
     /// Last document that was taken; before the first, the document of the cursor that the scan
     /// starts from.
-    taken: Option<Key>,
+    last_taken: Option<Key>,
     /// Position of the documents, once a page has come.
     pub token: Option<Token>,
     /// Whether no further page comes: at the end, or once the limit is reached.
@@ -55,7 +55,7 @@ impl PartitionScan {
     /// # Errors
     /// `InvalidArgument` for a cursor that no scan has returned.
     pub fn new(order: KeyOrder, request: v1::ScanDocumentsRequest) -> Result<Self> {
-        let taken = match request.cursor.is_empty() {
+        let last_key = match request.cursor.is_empty() {
             true => None,
             false => ScanCursor::decode(&request.cursor)?.key,
         };
@@ -64,7 +64,7 @@ impl PartitionScan {
             request,
             pages: None,
             waiting: VecDeque::new(),
-            taken,
+            last_taken: last_key,
             token: None,
             is_over: false,
             is_end: false,
@@ -90,9 +90,9 @@ impl PartitionScan {
 
     /// Returns the next document, if one has come.
     pub fn take(&mut self) -> Option<WaitingDocument> {
-        let taken = self.waiting.pop_front()?;
-        self.taken = Some(taken.key.clone());
-        Some(taken)
+        let document = self.waiting.pop_front()?;
+        self.last_taken = Some(document.key.clone());
+        Some(document)
     }
 
     /// Returns the cursor after the last document that was taken; empty if no document follows.
@@ -103,8 +103,8 @@ impl PartitionScan {
         if self.is_end && self.waiting.is_empty() {
             return Ok(Bytes::new());
         }
-        let behind = ScanCursor::decode(&self.request.cursor)?;
-        Ok(ScanCursor { key: self.taken.clone(), ..behind }.encode())
+        let cursor = ScanCursor::decode(&self.request.cursor)?;
+        Ok(ScanCursor { key: self.last_taken.clone(), ..cursor }.encode())
     }
 
     /// Waits until a document has come, or none is left.
@@ -133,38 +133,41 @@ impl PartitionScan {
                 }
                 Ok(())
             };
-            let filled = tokio::time::timeout(deadline, filling).await;
-            filled.unwrap_or_else(|_| Err(connection.no_answer(last)))
+            let outcome = tokio::time::timeout(deadline, filling).await;
+            outcome.unwrap_or_else(|_| Err(connection.no_answer(last)))
         })
     }
 
     /// Processes one page.
     async fn page(&mut self, shards: &Shards) -> Result<()> {
-        let told = |status: tonic::Status| error_of_status(&status);
+        let status_error = |status: tonic::Status| error_of_status(&status);
         let pages = match &mut self.pages {
             Some(pages) => pages,
             None => {
-                let opened =
-                    shards.clone().scan_documents(self.request.clone()).await.map_err(told)?;
-                self.pages.insert(opened.into_inner())
+                let response = shards
+                    .clone()
+                    .scan_documents(self.request.clone())
+                    .await
+                    .map_err(status_error)?;
+                self.pages.insert(response.into_inner())
             }
         };
-        let Some(page) = pages.message().await.map_err(told)? else {
+        let Some(page) = pages.message().await.map_err(status_error)? else {
             return Err(Error::unavailable("the node ended the scan early; try again"));
         };
         self.token = Some(Token::decode(&page.token)?);
         if !page.cursor.is_empty() {
             self.request.cursor = page.cursor;
         }
-        let told = page.documents.len() as u64;
+        let document_count = page.documents.len() as u64;
         for document in page.documents {
             let (key, document) = document_of(document)?;
-            let stored = self.order.stored(key.as_bytes())?;
-            self.waiting.push_back(WaitingDocument { stored, key, document });
+            let ordered_by = self.order.stored(key.as_bytes())?;
+            self.waiting.push_back(WaitingDocument { stored: ordered_by, key, document });
         }
         (self.is_over, self.is_end) = (page.is_end, page.is_end);
         if self.request.documents_max > 0 {
-            self.request.documents_max = self.request.documents_max.saturating_sub(told);
+            self.request.documents_max = self.request.documents_max.saturating_sub(document_count);
             self.is_over |= self.request.documents_max == 0;
         }
         Ok(())

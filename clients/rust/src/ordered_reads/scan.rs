@@ -67,8 +67,8 @@ impl OrderedScan {
     where
         K: Into<KeyValue<'k>> + Clone,
     {
-        let given = |bound: Bound<&K>| bound.map(|key| OwnedKey::from(key.clone().into()));
-        self.range = (given(range.start_bound()), given(range.end_bound()));
+        let owned_bound = |bound: Bound<&K>| bound.map(|key| OwnedKey::from(key.clone().into()));
+        self.range = (owned_bound(range.start_bound()), owned_bound(range.end_bound()));
         self
     }
 
@@ -141,19 +141,19 @@ impl OrderedScan {
             shards: self.shards,
             definition,
             merge,
-            left: self.limit,
+            remaining: self.limit,
         })
     }
 
     fn partitions(&self, definition: &Definition) -> Result<Vec<PartitionScan>> {
         let order = KeyOrder::of(definition);
-        let partition = self.partition_key.as_ref().map(|given| -> Result<PartitionId> {
+        let partition = self.partition_key.as_ref().map(|partition_key| -> Result<PartitionId> {
             let Some(key_type) = definition.partition_key_type() else {
                 let message = "the store has no partition key; name none";
                 return Err(Error::invalid_argument(message));
             };
-            given.check(key_type, "partition key")?;
-            Ok(partition_of(&given.bytes, definition.write_logs().partitions))
+            partition_key.check(key_type, "partition key")?;
+            Ok(partition_of(&partition_key.bytes, definition.write_logs().partitions))
         });
         let partitions: Vec<_> = match partition.transpose()? {
             Some(partition) => vec![partition],
@@ -218,8 +218,8 @@ impl OrderedScan {
     }
 }
 
-fn bound(given: &Bound<OwnedKey>, key_type: KeyType) -> Result<Option<v1::Bound>> {
-    let (key, is_included) = match given {
+fn bound(key_bound: &Bound<OwnedKey>, key_type: KeyType) -> Result<Option<v1::Bound>> {
+    let (key, is_included) = match key_bound {
         Bound::Unbounded => return Ok(None),
         Bound::Included(key) => (key, true),
         Bound::Excluded(key) => (key, false),
@@ -259,7 +259,7 @@ pub struct OrderedStream {
     shards: Shards,
     definition: Arc<Definition>,
     merge: Merge,
-    left: Option<u64>,
+    remaining: Option<u64>,
 }
 
 impl OrderedStream {
@@ -270,14 +270,14 @@ impl OrderedStream {
     /// `TokenLost` if the scan's position is no longer held and the scan allows no other; `Stale`;
     /// `Unavailable` if no node answers in time. The caller may call again after an error.
     pub async fn next(&mut self) -> Result<Option<OrderedDocument>> {
-        if self.left == Some(0) {
+        if self.remaining == Some(0) {
             return Ok(None);
         }
         let connection = self.state.connection();
         let next = self.merge.next(connection, &self.shards).await;
         let next = next.map_err(|error| error.with_store(&self.definition.name))?;
         let Some(waiting) = next else { return Ok(None) };
-        self.left = self.left.map(|left| left - 1);
+        self.remaining = self.remaining.map(|remaining| remaining - 1);
         let (identity, definition) = (waiting.key, Arc::clone(&self.definition));
         Ok(Some(OrderedDocument { identity, definition, document: waiting.document }))
     }

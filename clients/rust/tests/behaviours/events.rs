@@ -9,7 +9,7 @@ use forebay::writes::{StreamOptions, Write, WriteResult};
 use forebay::{Client, ErrorCode, Reader, ReaderOptions, Store};
 
 use crate::world::{
-    INT32, INT64, STRING, StoreFixture, TIMESTAMP, client, endpoint, new_name, refused,
+    INT32, INT64, STRING, StoreFixture, TIMESTAMP, assert_refused, client, endpoint, new_name,
 };
 
 fn rules<const N: usize>(required: bool, allowed: [Value; N]) -> ColumnRules {
@@ -59,21 +59,23 @@ pub async fn stream_is_described_as_created_and_altered() {
     assert_eq!(client.describe_store(&name, None).await.unwrap(), *definition);
     assert!(client.list_stores().await.unwrap().contains(&definition));
     let set_rules = |rules| Alteration::SetRules { name: "class".to_owned(), rules };
-    let only_four = |four| {
+    let only_four = |default| {
         let index = Some(ColumnIndex::Range);
-        ColumnRules { index, ..rules(true, [four]) }
+        ColumnRules { index, ..rules(true, [default]) }
     };
     let options = StoreOptions { log_retention_bytes: Some(1), ..StoreOptions::default() };
-    let four = [set_rules(only_four(Value::Int64(4))), Alteration::SetOptions(options.clone())];
-    let altered = client.alter_store(&name, None, &four).await.unwrap();
+    let four_rules =
+        [set_rules(only_four(Value::Int64(4))), Alteration::SetOptions(options.clone())];
+    let altered = client.alter_store(&name, None, &four_rules).await.unwrap();
     assert_eq!(altered.field("class").unwrap().rules, only_four(Value::Int32(4)));
     assert_eq!(altered.options, options);
     assert_eq!(client.describe_store(&name, None).await.unwrap(), altered);
     let text = [set_rules(rules(true, ["four".into()]))];
-    let error = refused(client.alter_store(&name, None, &text).await, ErrorCode::InvalidArgument);
+    let error =
+        assert_refused(client.alter_store(&name, None, &text).await, ErrorCode::InvalidArgument);
     assert_eq!(error.context().field.as_deref(), Some("class"));
     let no_time = StoreSpec { fields: Vec::new(), ..spec() };
-    refused(client.create_store(&no_time).await, ErrorCode::InvalidArgument);
+    assert_refused(client.create_store(&no_time).await, ErrorCode::InvalidArgument);
 }
 
 pub async fn stream_appends_every_event_with_its_own_token() {
@@ -97,19 +99,19 @@ pub async fn stream_appends_every_event_with_its_own_token() {
 }
 
 async fn refusal(write: Write) -> Option<String> {
-    let error = refused(write.send().await, ErrorCode::InvalidArgument);
+    let error = assert_refused(write.send().await, ErrorCode::InvalidArgument);
     error.context().field.clone()
 }
 
 pub async fn stream_refuses_events_against_its_rules() {
     let (client, orders) = orders().await;
     let event = || orders.insert("u").set("city", "Rome");
-    let of = |column: &str| Some(column.to_owned());
-    assert_eq!(refusal(orders.insert("u")).await, of("city"));
-    assert_eq!(refusal(orders.insert("u").set_null("city")).await, of("city"));
-    assert_eq!(refusal(orders.insert("u").set("city", 5)).await, of("city"));
-    assert_eq!(refusal(event().set("device", "tv")).await, of("device"));
-    assert_eq!(refusal(event().set("class", 4)).await, of("class"));
+    let column_name = |column: &str| Some(column.to_owned());
+    assert_eq!(refusal(orders.insert("u")).await, column_name("city"));
+    assert_eq!(refusal(orders.insert("u").set_null("city")).await, column_name("city"));
+    assert_eq!(refusal(orders.insert("u").set("city", 5)).await, column_name("city"));
+    assert_eq!(refusal(event().set("device", "tv")).await, column_name("device"));
+    assert_eq!(refusal(event().set("class", 4)).await, column_name("class"));
     assert_eq!(refusal(event().increment("class", 1)).await, None);
     assert_eq!(refusal(event().if_absent()).await, None);
     assert_eq!(refusal(orders.upsert("u").set("city", "Rome")).await, None);
@@ -120,7 +122,8 @@ pub async fn stream_refuses_events_against_its_rules() {
     client.alter_store(&name, None, &[wider]).await.unwrap();
     event().set("device", "tv").send().await.unwrap();
     let options = ReaderOptions::new(&name);
-    let error = refused(Reader::open(&endpoint().await, options).await, ErrorCode::InvalidArgument);
+    let error =
+        assert_refused(Reader::open(&endpoint().await, options).await, ErrorCode::InvalidArgument);
     assert_eq!(error.context().store.as_deref(), Some(name.as_str()));
     let documents = StoreFixture::with([("n", INT64)]).await;
     assert_eq!(refusal(documents.store.insert("u").set("n", 1)).await, None);

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::common::TestNode;
 use crate::world::{
-    INT32, INT64, PATIENCE, SOON, STRING, StoreFixture, after, client, client_of, document,
-    endpoint, eventually, fields, int, keyed, keys, latest, memory_node, ready_reader, refused,
+    INT32, INT64, PATIENCE, SOON, STRING, StoreFixture, after, assert_refused, client, client_of,
+    document, endpoint, eventually, fields, int, keyed, keys, latest, memory_node, ready_reader,
     scalar, sent, value,
 };
 
@@ -29,10 +29,10 @@ pub async fn second_close_changes_nothing() {
     let clone = fixture.reader.clone();
     clone.begin_close();
     drop(clone);
-    refused(fixture.reader.get_document("k"), ErrorCode::Closed);
-    let own = Reader::open(&endpoint().await, options()).await.unwrap();
-    own.begin_close();
-    drop(own);
+    assert_refused(fixture.reader.get_document("k"), ErrorCode::Closed);
+    let own_reader = Reader::open(&endpoint().await, options()).await.unwrap();
+    own_reader.begin_close();
+    drop(own_reader);
     let other = client().await;
     let reader = ready_reader(&other, options()).await;
     drop(other.clone());
@@ -55,14 +55,14 @@ pub async fn calls_after_close_are_closed() {
     let position = token.positions[&partition].1;
     reader.begin_close();
     let mut cell = [0];
-    let mut out = GatherOut::values(&mut cell);
+    let mut gather_out = GatherOut::values(&mut cell);
     let calls: [(&str, Result<()>); 16] = [
         ("get", reader.get_document("k").map(drop)),
         ("get one", value(reader, &handle, "k").map(drop)),
         ("get after a token", document(reader, &after(&token), "k").await.map(drop)),
         ("get the latest", document(reader, &latest(), "k").await.map(drop)),
         ("batch", reader.read_local(None, |view| view.get_many(&["k"][..], |_, _| Ok(())))),
-        ("gather", reader.read_local(None, |view| view.gather(&plan, &["k"][..], &mut out))),
+        ("gather", reader.read_local(None, |view| view.gather(&plan, &["k"][..], &mut gather_out))),
         ("scan", reader.scan_next(&mut scan, None, 1, |_| Ok(())).map(drop)),
         ("wait", reader.wait(&ReadOptions::local(), &[]).await),
         ("wait until ready", reader.await_ready(PATIENCE).await),
@@ -88,34 +88,34 @@ pub async fn close_ends_concurrent_reads_with_answer_or_closed() {
     fixture.write_all(keys.iter().map(|key| store.upsert(key).set("a", 1).set("s", "x"))).await;
     assert_eq!(fixture.numbers(&keys[..], "a").await, [Some(1); 200]);
     let plan = reader.plan_gather::<i64>(&[GatherField::new("a")], Conversion::Exact).unwrap();
-    let done = Arc::new(AtomicU64::new(0));
+    let reads_done = Arc::new(AtomicU64::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..2 {
         let (reads, keys, plan) = (reader.clone(), keys.clone(), plan.clone());
-        spawn_reads(&mut tasks, &done, move || {
+        spawn_reads(&mut tasks, &reads_done, move || {
             let mut row = vec![0; keys.len()];
-            let mut out = GatherOut::values(&mut row);
-            reads.read_local(None, |view| view.gather(&plan, &keys[..], &mut out))
+            let mut gather_out = GatherOut::values(&mut row);
+            reads.read_local(None, |view| view.gather(&plan, &keys[..], &mut gather_out))
         });
         let reads = reader.clone();
-        spawn_reads(&mut tasks, &done, move || reads.get_document("k7").map(drop));
+        spawn_reads(&mut tasks, &reads_done, move || reads.get_document("k7").map(drop));
         let reads = reader.clone();
-        spawn_reads(&mut tasks, &done, move || {
+        spawn_reads(&mut tasks, &reads_done, move || {
             let mut scan = reads.scan();
             while reads.scan_next(&mut scan, None, 50, |_| Ok(()))? > 0 {}
             Ok(())
         });
-        let (reads, counted) = (reader.clone(), done.clone());
+        let (reads, reads_counted) = (reader.clone(), reads_done.clone());
         tasks.spawn(async move {
             loop {
                 match reads.get_document_with(&latest(), "k7").await {
-                    Ok(_) => counted.fetch_add(1, Ordering::Relaxed),
+                    Ok(_) => reads_counted.fetch_add(1, Ordering::Relaxed),
                     Err(error) => return error,
                 };
             }
         });
     }
-    eventually("all read", async || done.load(Ordering::Relaxed) > 1_000).await;
+    eventually("all read", async || reads_done.load(Ordering::Relaxed) > 1_000).await;
     reader.begin_close();
     while let Some(ending) = timeout(PATIENCE, tasks.join_next()).await.unwrap() {
         assert_eq!(ending.unwrap().code(), ErrorCode::Closed);
@@ -125,14 +125,14 @@ pub async fn close_ends_concurrent_reads_with_answer_or_closed() {
 /// Reads on a thread until the first error, which the thread returns.
 fn spawn_reads(
     tasks: &mut tokio::task::JoinSet<Error>,
-    done: &Arc<AtomicU64>,
+    reads_done: &Arc<AtomicU64>,
     mut read: impl FnMut() -> Result<()> + Send + 'static,
 ) {
-    let done = done.clone();
+    let reads_done = reads_done.clone();
     tasks.spawn_blocking(move || {
         loop {
             match read() {
-                Ok(()) => done.fetch_add(1, Ordering::Relaxed),
+                Ok(()) => reads_done.fetch_add(1, Ordering::Relaxed),
                 Err(error) => return error,
             };
         }
@@ -183,9 +183,9 @@ pub async fn reader_restarts_from_its_checkpoints() {
         assert_eq!(a_count, FieldRead::Value(2 * round as i64 - 1));
         assert!(second.status().partitions.iter().all(|at| at.counts.records_applied == 0));
         second.close(PATIENCE).await.unwrap();
-        let mut alone = options.clone();
-        alone.checkpoint.as_mut().unwrap().is_shared = false;
-        refused(fixture.client.reader(alone).await, ErrorCode::Conflict);
+        let mut unshared_options = options.clone();
+        unshared_options.checkpoint.as_mut().unwrap().is_shared = false;
+        assert_refused(fixture.client.reader(unshared_options).await, ErrorCode::Conflict);
         reader.close(PATIENCE).await.unwrap();
         let is_restart = u64::from(round > 1);
         for partition in reader.status().partitions {
@@ -281,8 +281,8 @@ fn read_whole(reader: &Reader, stop: &AtomicBool) -> u64 {
         let (number, text) = read.unwrap();
         assert!(number == text && number >= last);
         let mut row = [0; 2];
-        let mut out = GatherOut::values(&mut row);
-        reader.read_local(None, |view| view.gather(&plan, &["k"][..], &mut out)).unwrap();
+        let mut gather_out = GatherOut::values(&mut row);
+        reader.read_local(None, |view| view.gather(&plan, &["k"][..], &mut gather_out)).unwrap();
         assert!(row[0] == row[1] && row[0] >= number);
         (last, reads) = (row[0], reads + 1);
         if stop.load(Ordering::Relaxed) {
@@ -294,16 +294,16 @@ fn read_whole(reader: &Reader, stop: &AtomicBool) -> u64 {
 pub async fn unreachable_server_is_unavailable_in_time() {
     let hasty = || ClientOptions::default().deadline(SOON);
     // The port is taken, and no process listens there.
-    let taken = TcpSocket::new_v4().unwrap();
-    taken.bind(([127, 0, 0, 1], 0).into()).unwrap();
-    let nobody = taken.local_addr().unwrap().to_string();
-    let client = timeout(PATIENCE, Client::connect(&nobody, hasty())).await.unwrap();
-    refused(client, ErrorCode::Unavailable);
+    let silent_socket = TcpSocket::new_v4().unwrap();
+    silent_socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let silent_address = silent_socket.local_addr().unwrap().to_string();
+    let client = timeout(PATIENCE, Client::connect(&silent_address, hasty())).await.unwrap();
+    assert_refused(client, ErrorCode::Unavailable);
     let options = ReaderOptions::new("store").open_timeout(SOON);
-    let reader = timeout(PATIENCE, Reader::open(&nobody, options)).await.unwrap();
-    refused(reader, ErrorCode::Unavailable);
+    let reader = timeout(PATIENCE, Reader::open(&silent_address, options)).await.unwrap();
+    assert_refused(reader, ErrorCode::Unavailable);
     let client = Client::connect("no address at all", hasty()).await;
-    refused(client, ErrorCode::InvalidArgument);
+    assert_refused(client, ErrorCode::InvalidArgument);
 
     let mut node = memory_node().await;
     let fixture =
@@ -328,17 +328,18 @@ pub async fn errors_carry_class_context_and_advice() {
     let foreign = sent(other.store.upsert("k").set("a", 1)).await;
     let column = [GatherField::new("a")];
     let plan = reader.plan_gather::<i32>(&column, Conversion::Exact).unwrap();
-    let mut out = GatherOut::values(&mut []);
-    let gathered = reader.read_local(None, |view| view.gather(&plan, &[secret][..], &mut out));
+    let mut gather_out = GatherOut::values(&mut []);
+    let gathered =
+        reader.read_local(None, |view| view.gather(&plan, &[secret][..], &mut gather_out));
     let of_other_type = reader.get_document(DocumentKey::from(1));
     let unknown = client_of(&endpoint().await).await.store("nobody").await;
-    let wrote = store.upsert(secret).set("a", secret).send().await.map_err(Error::from);
+    let write_error = store.upsert(secret).set("a", secret).send().await.map_err(Error::from);
     let oversize = store.upsert(&secret.repeat(5_000)).set("a", 1).send().await;
-    let again = keyed(forebay::schema::KeyType::String, 1, []);
-    let again = forebay::schema::StoreSpec { name: name.clone(), ..again };
+    let same_spec = keyed(forebay::schema::KeyType::String, 1, []);
+    let same_spec = forebay::schema::StoreSpec { name: name.clone(), ..same_spec };
     let in_store = |field, numbers| (Some(name.as_str()), field, numbers);
     let failures = [
-        (wrote.map(drop), ErrorCode::InvalidArgument, in_store(Some("a"), None)),
+        (write_error.map(drop), ErrorCode::InvalidArgument, in_store(Some("a"), None)),
         (
             reader.field_as("none", INT32).map(drop),
             ErrorCode::NotFound,
@@ -352,7 +353,7 @@ pub async fn errors_carry_class_context_and_advice() {
         (gathered, ErrorCode::InvalidArgument, in_store(None, None)),
         (of_other_type.map(drop), ErrorCode::InvalidArgument, in_store(None, None)),
         (
-            fixture.client.create_store(&again).await.map(drop),
+            fixture.client.create_store(&same_spec).await.map(drop),
             ErrorCode::Conflict,
             in_store(None, None),
         ),
@@ -364,7 +365,7 @@ pub async fn errors_carry_class_context_and_advice() {
         (unknown.map(drop), ErrorCode::NotFound, (Some("nobody"), None, None)),
     ];
     for (result, code, (store, field, numbers)) in failures {
-        let error = refused(result, code);
+        let error = assert_refused(result, code);
         let context = error.context();
         assert_eq!(context.store.as_deref(), store, "{error}");
         assert_eq!(context.field.as_deref(), field, "{error}");

@@ -15,9 +15,9 @@ use forebay::{ErrorCode, Reader, ReaderOptions};
 use half::f16;
 
 use crate::world::{
-    BYTES, FLOAT32, FLOAT64, Fields, INT32, INT64, PATIENCE, STRING, StoreFixture, after, document,
-    eventually, fields, int, keyed, keys, latest, memory_node, node_with_snapshots, ready_reader,
-    refused, scalar, sent, spec, value,
+    BYTES, FLOAT32, FLOAT64, Fields, INT32, INT64, PATIENCE, STRING, StoreFixture, after,
+    assert_refused, document, eventually, fields, int, keyed, keys, latest, memory_node,
+    node_with_snapshots, ready_reader, scalar, sent, spec, value,
 };
 
 const NUMBERS: FieldType = FieldType::List(ScalarType::Int64);
@@ -55,12 +55,12 @@ pub async fn absent_null_and_empty_differ() {
 
 pub async fn get_copies_a_value_into_the_callers_buffer() {
     let fixture = StoreFixture::with([("s", STRING), ("b", BYTES)]).await;
-    let put = fixture.store.put("k").set("s", "h\u{e9}llo").set("b", b"".as_slice());
-    let token = fixture.write_all([put, fixture.store.put("null").set_null("s")]).await;
+    let put_write = fixture.store.put("k").set("s", "h\u{e9}llo").set("b", b"".as_slice());
+    let token = fixture.write_all([put_write, fixture.store.put("null").set_null("s")]).await;
     fixture.reader.await_token(&token, PATIENCE).await.unwrap();
     let text = fixture.reader.field_as("s", STRING).unwrap();
     let bytes = fixture.reader.field_as("b", BYTES).unwrap();
-    for (room, answer, left) in [
+    for (room, answer, expected_buffer) in [
         (8, CopyOut::Length(6), "h\u{e9}llo..".as_bytes()),
         (6, CopyOut::Length(6), "h\u{e9}llo".as_bytes()),
         (5, CopyOut::SizeNeeded(6), b"....."),
@@ -68,7 +68,7 @@ pub async fn get_copies_a_value_into_the_callers_buffer() {
     ] {
         let mut buffer = vec![b'.'; room];
         let read = fixture.reader.get_str(&text, "k", &mut buffer);
-        assert_eq!((read.unwrap(), &buffer[..]), (answer, left));
+        assert_eq!((read.unwrap(), &buffer[..]), (answer, expected_buffer));
     }
     let mut buffer = *b"..";
     let mut read = |handle: &FieldHandle, key| {
@@ -119,10 +119,10 @@ async fn lives_exactly(fixture: &StoreFixture, ttl: Duration) -> bool {
     let mut was_read = false;
     loop {
         // The document expires one life after its append, which was between the two times.
-        let asked = now();
+        let asked_at = now();
         match fixture.after(&token, "k").await {
             Some(found) if found == alive => {
-                assert!(asked < acknowledged + ttl_us, "read after it had expired");
+                assert!(asked_at < acknowledged + ttl_us, "read after it had expired");
                 was_read = true;
             }
             // The upsert came after the document was gone, and created a document without an
@@ -169,15 +169,15 @@ pub async fn read_after_a_token_waits_for_its_write() {
     let mut forged = bytes.clone();
     forged[1..].iter_mut().for_each(|byte| *byte ^= 1);
     for wrong in [&b""[..], b"token", &forged, &bytes[..bytes.len() - 1]] {
-        refused(Token::decode(wrong), ErrorCode::InvalidArgument);
+        assert_refused(Token::decode(wrong), ErrorCode::InvalidArgument);
     }
     let other = StoreFixture::with([("a", INT64)]).await;
     let foreign = sent(other.store.upsert("k").set("a", 1)).await;
     let read = document(&fixture.reader, &after(&foreign), "k").await;
-    let error = refused(read, ErrorCode::InvalidArgument);
+    let error = assert_refused(read, ErrorCode::InvalidArgument);
     assert_eq!(error.context().store.as_deref(), Some(fixture.name()));
     let wait = fixture.reader.await_token(&foreign, PATIENCE).await;
-    refused(wait, ErrorCode::InvalidArgument);
+    assert_refused(wait, ErrorCode::InvalidArgument);
 }
 
 pub async fn latest_read_sees_every_acknowledged_write() {
@@ -203,7 +203,7 @@ pub async fn read_beyond_its_staleness_bound_is_stale() {
     let found = document(reader, &latest().max_staleness(Duration::from_secs(30)), "k").await;
     assert_eq!(found.unwrap(), Some(fields([("a", int(1))])));
     let too_small = ReadOptions::local().max_staleness(Duration::from_millis(399));
-    refused(document(reader, &too_small, "k").await, ErrorCode::InvalidArgument);
+    assert_refused(document(reader, &too_small, "k").await, ErrorCode::InvalidArgument);
 
     node.kill();
     let bound = Some(Duration::from_secs(1));
@@ -222,14 +222,14 @@ pub async fn read_beyond_its_staleness_bound_is_stale() {
     let plan = reader.plan_gather::<i64>(&[GatherField::new("a")], Conversion::Exact).unwrap();
     let handle = reader.field_as("a", INT64).unwrap();
     let mut cell = [0];
-    let mut out = GatherOut::values(&mut cell);
-    let gathered = reader.read_local(bound, |view| view.gather(&plan, &["k"][..], &mut out));
-    let one = reader.read_local(bound, |view| view.get_scalar::<i64>(&handle, "k"));
-    let whole = reader.read_local(bound, |view| view.get_document("k"));
+    let mut gather_out = GatherOut::values(&mut cell);
+    let gathered = reader.read_local(bound, |view| view.gather(&plan, &["k"][..], &mut gather_out));
+    let one_value = reader.read_local(bound, |view| view.get_scalar::<i64>(&handle, "k"));
+    let whole_document = reader.read_local(bound, |view| view.get_document("k"));
     let scanned = reader.scan_next(&mut reader.scan(), bound, 10, |_| Ok(()));
-    let refusals = [gathered, one.map(drop), whole.map(drop), scanned.map(drop)];
+    let refusals = [gathered, one_value.map(drop), whole_document.map(drop), scanned.map(drop)];
     for read in refusals {
-        let error = refused(read, ErrorCode::Stale);
+        let error = assert_refused(read, ErrorCode::Stale);
         assert_eq!(error.context().partition, Some(PartitionId(0)));
     }
     assert_eq!(scalar::<i64>(reader, &handle, "k").unwrap(), FieldRead::Value(1));
@@ -246,8 +246,8 @@ pub async fn ready_reader_reports_status_and_metrics() {
     reader.await_token(&token, PATIENCE).await.unwrap();
     assert!(reader.is_ready());
     let before = reader.metrics();
-    let asked = ["k1", "k2", "none"];
-    reader.read_local(None, |view| view.get_many(&asked[..], |_, _| Ok(()))).unwrap();
+    let requested_keys = ["k1", "k2", "none"];
+    reader.read_local(None, |view| view.get_many(&requested_keys[..], |_, _| Ok(()))).unwrap();
     let after = reader.metrics();
     assert_eq!(after.reads.hits - before.reads.hits, 2);
     assert_eq!(after.reads.misses - before.reads.misses, 1);
@@ -294,28 +294,29 @@ pub async fn filtered_reader_answers_only_its_partitions() {
     let handle = reader.field_as("a", INT64).unwrap();
     let plan = reader.plan_gather::<i64>(&[GatherField::new("a")], Conversion::Exact).unwrap();
     let mut cell = [0];
-    let mut out = GatherOut::values(&mut cell);
+    let mut gather_out = GatherOut::values(&mut cell);
     let other_keys = std::slice::from_ref(other);
-    let gathered = reader.read_local(None, |view| view.gather(&plan, other_keys, &mut out));
-    let waited = document(&reader, &latest(), other).await;
-    let refusals = [scalar::<i64>(&reader, &handle, other).map(drop), gathered, waited.map(drop)];
+    let gathered = reader.read_local(None, |view| view.gather(&plan, other_keys, &mut gather_out));
+    let outcome = document(&reader, &latest(), other).await;
+    let refusals = [scalar::<i64>(&reader, &handle, other).map(drop), gathered, outcome.map(drop)];
     for read in refusals {
-        let error = refused(read, ErrorCode::InvalidArgument);
+        let error = assert_refused(read, ErrorCode::InvalidArgument);
         assert_eq!(error.context().partition, Some(PartitionId(0)));
     }
     assert_eq!(fixture.numbers(&keys[..], "a").await, [Some(1); 20]);
-    refused(fixture.client.reader(filtered(2)).await, ErrorCode::InvalidArgument);
+    assert_refused(fixture.client.reader(filtered(2)).await, ErrorCode::InvalidArgument);
 }
 
 pub async fn reader_is_verified_with_its_node() {
     let fixture = StoreFixture::create(keyed(KeyType::Int64, 2, [("a", INT64)])).await;
-    let (store, written) = (&fixture.store, 200_i64);
-    let token = fixture.write_all((0..written).map(|key| store.upsert(key).set("a", key))).await;
+    let (store, write_count) = (&fixture.store, 200_i64);
+    let token =
+        fixture.write_all((0..write_count).map(|key| store.upsert(key).set("a", key))).await;
     fixture.reader.await_token(&token, PATIENCE).await.unwrap();
     sent(store.delete(0_i64)).await;
     let mut documents = 0;
     for partition in [0, 1].map(PartitionId) {
-        let key = written + i64::from(partition.0);
+        let key = write_count + i64::from(partition.0);
         let writing = sent(store.upsert(key).set("a", key));
         let (verified, _) = tokio::join!(fixture.reader.verify(partition, PATIENCE), writing);
         let verified = verified.unwrap();
@@ -325,9 +326,9 @@ pub async fn reader_is_verified_with_its_node() {
     }
     assert!((199..=201).contains(&documents), "{documents} documents");
     let unknown = fixture.reader.verify(PartitionId(2), PATIENCE).await;
-    refused(unknown, ErrorCode::InvalidArgument);
+    assert_refused(unknown, ErrorCode::InvalidArgument);
     let memory = Reader::in_memory(&keyed(KeyType::Int64, 1, [("a", INT64)]), []).unwrap();
-    refused(memory.verify(PartitionId(0), PATIENCE).await, ErrorCode::Unsupported);
+    assert_refused(memory.verify(PartitionId(0), PATIENCE).await, ErrorCode::Unsupported);
 }
 
 pub async fn reader_opened_later_finds_earlier_writes() {
@@ -354,31 +355,32 @@ pub async fn reader_bootstraps_from_a_snapshot() {
     let mut spec = keyed(KeyType::Int64, 2, [("a", INT64)]);
     spec.options.log_retention_us = Some(0);
     let fixture = StoreFixture::create_at(&node.endpoint(), spec).await;
-    let (store, written) = (&fixture.store, 100_i64);
-    for number in 0..written {
+    let (store, write_count) = (&fixture.store, 100_i64);
+    for number in 0..write_count {
         sent(store.upsert(number).set("a", number)).await;
     }
     sent(store.delete(0)).await;
     let snapshots = Some(SnapshotStore::open(&url).unwrap());
     let options = ReaderOptions::new(fixture.name()).snapshots(snapshots);
     let mut round = 0_i64;
-    let begins = eventually("a reader begins with snapshots", async || {
+    let has_begun = eventually("a reader begins with snapshots", async || {
         let reader = ready_reader(&fixture.client, options.clone()).await;
         let a = reader.field_as("a", INT64).unwrap();
         assert_eq!(scalar::<i64>(&reader, &a, 0).unwrap(), FieldRead::Absent);
-        for number in 1..written {
+        for number in 1..write_count {
             assert_eq!(scalar(&reader, &a, number).unwrap(), FieldRead::Value(number));
         }
         round += 1;
-        let token = sent(store.upsert(written).increment("a", 1)).await;
+        let token = sent(store.upsert(write_count).increment("a", 1)).await;
         reader.await_token(&token, PATIENCE).await.unwrap();
-        assert_eq!(scalar(&reader, &a, written).unwrap(), FieldRead::Value(round));
-        let counts: Vec<_> = reader.status().partitions.iter().map(|at| at.counts).collect();
+        assert_eq!(scalar(&reader, &a, write_count).unwrap(), FieldRead::Value(round));
+        let counts: Vec<_> =
+            reader.status().partitions.iter().map(|partition| partition.counts).collect();
         let applied = counts.iter().map(|counts| counts.records_applied).sum::<u64>();
-        counts.iter().all(|counts| counts.bootstraps > 0) && applied < written as u64
+        counts.iter().all(|counts| counts.bootstraps > 0) && applied < write_count as u64
     });
-    begins.await;
-    refused(SnapshotStore::open("nowhere"), ErrorCode::InvalidArgument);
+    has_begun.await;
+    assert_refused(SnapshotStore::open("nowhere"), ErrorCode::InvalidArgument);
 }
 
 pub async fn reader_answers_from_the_live_version() {
@@ -401,12 +403,13 @@ pub async fn reader_answers_from_the_live_version() {
         0..100 => FieldRead::Value(number),
         _ => FieldRead::Absent,
     };
-    let answers = async |wanted: &dyn Fn(i64) -> FieldRead<i64>, written: &[i64]| {
-        eventually("the reader answers from the live version", async || read(0) == wanted(0)).await;
+    let answers = async |expected: &dyn Fn(i64) -> FieldRead<i64>, written_numbers: &[i64]| {
+        eventually("the reader answers from the live version", async || read(0) == expected(0))
+            .await;
         for number in 0..150 {
-            assert_eq!(read(number), wanted(number));
+            assert_eq!(read(number), expected(number));
         }
-        for number in written {
+        for number in written_numbers {
             assert_eq!(read(*number), FieldRead::Value(*number));
         }
     };
@@ -466,12 +469,12 @@ pub async fn batch_reports_missing_keys_as_absent() {
 pub async fn empty_batch_answers_nothing() {
     let fixture = StoreFixture::with([("a", INT64)]).await;
     let reader = &fixture.reader;
-    let none: [&str; 0] = [];
-    assert_eq!(fixture.numbers(&none[..], "a").await, []);
-    let documents = reader.read_local(None, |view| view.get_documents(&none[..]));
+    let no_keys: [&str; 0] = [];
+    assert_eq!(fixture.numbers(&no_keys[..], "a").await, []);
+    let documents = reader.read_local(None, |view| view.get_documents(&no_keys[..]));
     assert_eq!(documents.unwrap(), []);
     let plan = plan::<i64>(reader, &["a"]);
-    assert_eq!(fixture.gather(&plan, &none[..]).await, [0i64; 0]);
+    assert_eq!(fixture.gather(&plan, &no_keys[..]).await, [0i64; 0]);
     let outcome = fixture.store.batch().send().await.unwrap();
     assert_eq!(outcome.results, []);
 }
@@ -509,9 +512,10 @@ pub async fn gather_mask_distinguishes_absent_null_and_value() {
     let keys = ["k", "none", "l"];
     let (mut values, mut cells) = ([9; 6], [Presence::Null; 6]);
     let mut statuses = [KeyStatus::Stale; 3];
-    let mut out =
+    let mut gather_out =
         GatherOut { values: &mut values, statuses: Some(&mut statuses), cells: Some(&mut cells) };
-    let read = fixture.read_latest(&keys[..], |view| view.gather(&plan, &keys[..], &mut out));
+    let read =
+        fixture.read_latest(&keys[..], |view| view.gather(&plan, &keys[..], &mut gather_out));
     read.await.unwrap();
     let (absent, null, value) = (Presence::Absent, Presence::Null, Presence::Value);
     assert_eq!(values, [1, 0, 0, 0, 0, 2]);
@@ -566,13 +570,14 @@ pub async fn gather_refuses_too_small_arrays_untouched() {
         let mut values = vec![9; values];
         let mut statuses = vec![KeyStatus::Stale; statuses];
         let mut cells = vec![Presence::Null; cells];
-        let mut out = GatherOut {
+        let mut gather_out = GatherOut {
             values: &mut values,
             statuses: Some(&mut statuses),
             cells: Some(&mut cells),
         };
-        let gathered = reader.read_local(None, |view| view.gather(&plan, &keys[..], &mut out));
-        let error = refused(gathered, ErrorCode::InvalidArgument);
+        let gathered =
+            reader.read_local(None, |view| view.gather(&plan, &keys[..], &mut gather_out));
+        let error = assert_refused(gathered, ErrorCode::InvalidArgument);
         assert!(error.message().contains(named), "{error}");
         assert!(values.iter().all(|value| *value == 9));
         assert!(statuses.iter().all(|status| *status == KeyStatus::Stale));
@@ -599,7 +604,7 @@ pub async fn gather_plan_refuses_inexact_conversions() {
 fn refuses<E: Element>(reader: &Reader, names: &[&str], conversion: Conversion) {
     for name in names {
         let plan = reader.plan_gather::<E>(&[GatherField::new(name)], conversion);
-        let error = refused(plan, ErrorCode::InvalidArgument);
+        let error = assert_refused(plan, ErrorCode::InvalidArgument);
         assert_eq!(error.context().field.as_deref(), Some(*name));
     }
 }
@@ -608,16 +613,18 @@ pub async fn scan_equals_gets() {
     let fixture =
         StoreFixture::create(keyed(KeyType::String, 4, [("a", INT64), ("s", STRING)])).await;
     let (store, keys) = (&fixture.store, keys(3_000));
-    let put = |number: usize| store.put(&keys[number]).set("a", number as i64);
-    fixture.write_all((0..3_000).map(|number| put(number).set("s", "x".repeat(number % 50)))).await;
+    let put_write = |number: usize| store.put(&keys[number]).set("a", number as i64);
+    fixture
+        .write_all((0..3_000).map(|number| put_write(number).set("s", "x".repeat(number % 50))))
+        .await;
     fixture.write_all(keys.iter().step_by(7).map(|key| store.delete(key))).await;
     assert_eq!(fixture.numbers(&keys[..], "a").await[..2], [None, Some(1)]);
-    let seen = fixture.scan();
+    let scanned = fixture.scan();
     let gets = keys.iter().filter_map(|key| {
         let found = fixture.reader.get_document(key).unwrap()?;
         let definition = fixture.reader.definition();
         Some((key.clone(), crate::world::named(found, &definition)))
     });
-    assert_eq!(seen, gets.collect());
-    assert_eq!(seen.len(), 3_000 - 3_000usize.div_ceil(7));
+    assert_eq!(scanned, gets.collect());
+    assert_eq!(scanned.len(), 3_000 - 3_000usize.div_ceil(7));
 }

@@ -8,15 +8,16 @@ use forebay::schema::{Alteration, FieldSpec, Value};
 use parking_lot::Mutex;
 
 use crate::world::{
-    INT32, INT64, STRING, StoreFixture, eventually, fields, int, keys, refused, scalar, sent, value,
+    INT32, INT64, STRING, StoreFixture, assert_refused, eventually, fields, int, keys, scalar,
+    sent, value,
 };
 
 pub async fn field_added_under_an_open_reader_is_readable() {
     let fixture = StoreFixture::with([("a", INT64)]).await;
     let (store, reader) = (&fixture.store, &fixture.reader);
     sent(store.upsert("old").set("a", 1)).await;
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let teller = Arc::clone(&told);
+    let versions_heard = Arc::new(Mutex::new(Vec::new()));
+    let teller = Arc::clone(&versions_heard);
     reader.on_schema_change(Arc::new(move |definition| {
         teller.lock().push(definition.version);
     }));
@@ -27,7 +28,7 @@ pub async fn field_added_under_an_open_reader_is_readable() {
     assert_eq!(fixture.latest("old").await, Some(fields([("a", int(1))])));
     let added = reader.field_as("b", STRING).unwrap();
     assert_eq!(value(reader, &added, "old").unwrap(), FieldRead::Absent);
-    eventually("the callback is told", async || *told.lock() == [altered.version]).await;
+    eventually("the callback is told", async || *versions_heard.lock() == [altered.version]).await;
     assert_eq!(reader.schema_version(), altered.version);
     assert!(reader.definition().field("b").is_some());
 }
@@ -36,8 +37,8 @@ pub async fn dropped_field_is_absent_in_every_document() {
     let fixture = StoreFixture::with([("a", INT64), ("b", INT64)]).await;
     let (store, reader) = (&fixture.store, &fixture.reader);
     let token = sent(store.upsert("k").set("a", 1).set("b", 2)).await;
-    let both = fields([("a", int(1)), ("b", int(2))]);
-    assert_eq!(fixture.after(&token, "k").await, Some(both));
+    let both_fields = fields([("a", int(1)), ("b", int(2))]);
+    assert_eq!(fixture.after(&token, "k").await, Some(both_fields));
     let handle = reader.field_as("b", INT64).unwrap();
     assert_eq!(value(reader, &handle, "k").unwrap(), FieldRead::Value(int(2)));
     fixture.alter(Alteration::DropField("b".to_owned())).await;
@@ -62,8 +63,8 @@ pub async fn drop_by_prefix_drops_only_matching_fields() {
     let token = sent(write).await;
     assert_eq!(fixture.after(&token, "k").await.unwrap().len(), 4);
     let altered = fixture.alter(Alteration::DropFieldsByPrefix("x_".to_owned())).await;
-    let left = Some(fields([("xc", int(3)), ("y", int(4))]));
-    eventually("the drop is seen", async || fixture.latest("k").await == left).await;
+    let remaining_fields = Some(fields([("xc", int(3)), ("y", int(4))]));
+    eventually("the drop is seen", async || fixture.latest("k").await == remaining_fields).await;
     let names: Vec<_> = altered.fields.iter().map(|field| field.name.as_str()).collect();
     assert_eq!(names, ["xc", "y"]);
 }
@@ -115,7 +116,7 @@ pub async fn handle_survives_a_widening_of_its_field() {
     };
     assert_eq!(read("old").await.unwrap(), FieldRead::Value(1));
     assert_eq!(read("fits").await.unwrap(), FieldRead::Value(2));
-    let error = refused(read("wide").await, ErrorCode::InvalidArgument);
+    let error = assert_refused(read("wide").await, ErrorCode::InvalidArgument);
     assert!(error.message().contains("int64") && error.message().contains("int32"), "{error}");
     let wide = reader.field_as("a", INT64).unwrap();
     for (key, number) in [("old", 1), ("fits", 2), ("wide", 1 << 40)] {

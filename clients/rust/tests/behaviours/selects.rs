@@ -10,8 +10,8 @@ use forebay::writes::Token;
 use forebay::{Client, ErrorCode, Store};
 
 use crate::world::{
-    INT32, INT64, PATIENCE, STRING, StoreFixture, TIMESTAMP, after, client, int, new_name,
-    over_limit, refused,
+    INT32, INT64, PATIENCE, STRING, StoreFixture, TIMESTAMP, after, assert_refused, client, int,
+    new_name, over_limit,
 };
 
 const SECOND_US: i64 = 1_000_000;
@@ -26,9 +26,9 @@ struct Orders {
 /// Returns a spec with a time, a city, a class and a price, and a note and tags, which have no
 /// index.
 fn spec() -> StoreSpec {
-    let indexed = |name: &str, of, index| {
+    let indexed = |name: &str, column_type, index| {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
-        FieldSpec { rules, ..FieldSpec::new(name, of) }
+        FieldSpec { rules, ..FieldSpec::new(name, column_type) }
     };
     let mut spec =
         StoreSpec::stream(new_name(), KeyType::String).partitions(3).field("at", TIMESTAMP);
@@ -129,8 +129,8 @@ pub async fn ordered_select_returns_the_first_events() {
     assert_eq!(seconds(by_price().descending()).await, [5, 10, 3, 8, 1, 6, 4, 9, 2, 7, 0, 11]);
     assert_eq!(seconds(by_price().descending().limit(3)).await, [5, 10, 3]);
     let of_one = by_price().key("user-1").columns(["city"]).send().await.unwrap();
-    let ordered: Vec<_> = of_one.events.iter().map(|event| event.time).collect();
-    assert_eq!(ordered, [7, 4, 1, 10].map(second));
+    let times: Vec<_> = of_one.events.iter().map(|event| event.time).collect();
+    assert_eq!(times, [7, 4, 1, 10].map(second));
     assert_eq!(of_one.events[0].presence("price"), Presence::Absent, "it was not asked for");
 }
 
@@ -152,7 +152,7 @@ pub async fn invalid_selects_are_refused() {
     let select = || orders.select();
     let name = orders.store.definition().name.clone();
     let refusal = async |select: EventQuery, code| {
-        let error = refused(select.send().await, code);
+        let error = assert_refused(select.send().await, code);
         assert_eq!(error.context().store.as_deref(), Some(name.as_str()));
         error.context().field.clone()
     };
@@ -179,20 +179,20 @@ pub async fn invalid_selects_are_refused() {
     }
     assert_eq!(over_limit(select().limit(10_001).send().await), (10_000, 10_001));
     let documents = StoreFixture::with([("n", INT64)]).await;
-    let error = refused(documents.store.select().send().await, ErrorCode::InvalidArgument);
+    let error = assert_refused(documents.store.select().send().await, ErrorCode::InvalidArgument);
     assert_eq!(error.context().store.as_deref(), Some(documents.name()));
 }
 
 pub async fn select_after_a_token_finds_its_event() {
     let orders = orders().await;
     let insert = || orders.store.insert("own").set("at", Value::Timestamp(0)).send();
-    for written in 1..4 {
+    for event_count in 1..4 {
         let token = insert().await.unwrap().token;
-        let mine = || orders.store.select().key("own");
-        let own = mine().read(after(&token)).send().await.unwrap();
-        assert_eq!(own.events.len(), written);
-        let again = mine().read(after(&own.token)).send().await.unwrap();
-        assert_eq!(again.events, own.events);
+        let select_own = || orders.store.select().key("own");
+        let found = select_own().read(after(&token)).send().await.unwrap();
+        assert_eq!(found.events.len(), event_count);
+        let repeated = select_own().read(after(&found.token)).send().await.unwrap();
+        assert_eq!(repeated.events, found.events);
     }
     insert().await.unwrap();
     let latest = orders.store.select().key("own").read(ReadOptions::latest(PATIENCE));

@@ -139,10 +139,10 @@ impl StoreFixture {
     pub async fn read_latest<K: KeyList + ?Sized, T>(
         &self,
         keys: &K,
-        with: impl FnOnce(&View<'_>) -> Result<T>,
+        visit: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
         let partitions = self.reader.partitions_of(keys)?;
-        self.reader.read(&latest(), &partitions, with).await
+        self.reader.read(&latest(), &partitions, visit).await
     }
 
     /// Returns a number of many documents, as the log has them; `None` for absent and null.
@@ -169,8 +169,8 @@ impl StoreFixture {
         keys: &K,
     ) -> Vec<E> {
         let mut values = vec![E::default(); keys.count() * plan.width()];
-        let mut out = GatherOut::values(&mut values);
-        self.read_latest(keys, |view| view.gather(plan, keys, &mut out)).await.unwrap();
+        let mut gather_out = GatherOut::values(&mut values);
+        self.read_latest(keys, |view| view.gather(plan, keys, &mut gather_out)).await.unwrap();
         values
     }
 
@@ -247,8 +247,8 @@ pub fn scan(reader: &Reader) -> BTreeMap<String, Fields> {
         let visited = reader.scan_next(&mut scan, None, 100, |found| {
             let key = found.key.primary().with_bytes(|key| String::from_utf8(key.to_vec()));
             let fields = named(found.row.document()?, found.row.definition());
-            let seen = documents.insert(key.unwrap(), fields);
-            assert_eq!(seen, None, "a document came twice");
+            let replaced = documents.insert(key.unwrap(), fields);
+            assert_eq!(replaced, None, "a document came twice");
             Ok(())
         });
         if visited.unwrap() == 0 {
@@ -278,7 +278,7 @@ pub fn keys(count: usize) -> Vec<String> {
 
 /// Returns the error of a call that must be refused with this code.
 #[track_caller]
-pub fn refused<T>(result: Result<T, impl Into<Error>>, code: ErrorCode) -> Error {
+pub fn assert_refused<T>(result: Result<T, impl Into<Error>>, code: ErrorCode) -> Error {
     let Err(error) = result else { panic!("not refused; expected {code:?}") };
     let error = error.into();
     assert_eq!(error.code(), code, "{error}");
@@ -288,16 +288,16 @@ pub fn refused<T>(result: Result<T, impl Into<Error>>, code: ErrorCode) -> Error
 /// Returns the limit and the actual value of a call that must be over a limit.
 #[track_caller]
 pub fn over_limit<T>(result: Result<T, impl Into<Error>>) -> (u64, u64) {
-    let error = refused(result, ErrorCode::LimitExceeded);
+    let error = assert_refused(result, ErrorCode::LimitExceeded);
     (error.context().limit.unwrap(), error.context().actual.unwrap())
 }
 
 /// Polls until the event has happened.
-pub async fn eventually(what: &str, mut has_happened: impl AsyncFnMut() -> bool) {
+pub async fn eventually(event: &str, mut has_happened: impl AsyncFnMut() -> bool) {
     let looks = async {
         while !has_happened().await {
             tokio::time::sleep(LOOK).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("never: {what}"));
+    tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("never: {event}"));
 }

@@ -13,8 +13,9 @@ use futures::future::join_all;
 use half::f16;
 
 use crate::world::{
-    BOOL, BYTES, FLOAT32, FLOAT64, INT32, INT64, PATIENCE, STRING, StoreFixture, TIMESTAMP, client,
-    endpoint, fields, int, keyed, keys, new_name, outcome, over_limit, refused, sent, spec, value,
+    BOOL, BYTES, FLOAT32, FLOAT64, INT32, INT64, PATIENCE, STRING, StoreFixture, TIMESTAMP,
+    assert_refused, client, endpoint, fields, int, keyed, keys, new_name, outcome, over_limit,
+    sent, spec, value,
 };
 
 const NUMBERS: FieldType = FieldType::List(ScalarType::Int64);
@@ -29,9 +30,9 @@ pub async fn get_returns_exactly_the_put_fields() {
 
 pub async fn get_returns_every_upserted_field() {
     let fixture = StoreFixture::with([("a", INT64), ("b", STRING)]).await;
-    let written = outcome(fixture.store.upsert("k").set("a", 1).set("b", "x")).await;
-    assert_eq!(written.result, WriteResult::Appended);
-    let found = fixture.after(&written.token, "k").await;
+    let write_outcome = outcome(fixture.store.upsert("k").set("a", 1).set("b", "x")).await;
+    assert_eq!(write_outcome.result, WriteResult::Appended);
+    let found = fixture.after(&write_outcome.token, "k").await;
     assert_eq!(found, Some(fields([("a", int(1)), ("b", "x".into())])));
 }
 
@@ -145,17 +146,18 @@ async fn finds(key_type: KeyType, keys: &[KeyValue<'_>]) {
     let fixture = StoreFixture::create(keyed(key_type, 4, [("at", INT64)])).await;
     let store = &fixture.store;
     let writes = keys.iter().enumerate();
-    let writes = writes.map(|(at, key)| store.upsert(DocumentKey::new(*key)).set("at", at as i64));
+    let writes =
+        writes.map(|(number, key)| store.upsert(DocumentKey::new(*key)).set("at", number as i64));
     fixture.write_all(writes).await;
     let expected: Vec<_> = (0..keys.len() as i64).map(Some).collect();
     assert_eq!(fixture.numbers(keys, "at").await, expected);
-    let mut left = keys.to_vec();
+    let mut remaining = keys.to_vec();
     let visited = fixture.reader.scan_next(&mut fixture.reader.scan(), None, 10, |found| {
-        let place = left.iter().position(|key| *key == found.key.primary());
-        left.swap_remove(place.expect("a key that was written, once"));
+        let place = remaining.iter().position(|key| *key == found.key.primary());
+        remaining.swap_remove(place.expect("a key that was written, once"));
         Ok(())
     });
-    assert_eq!((visited.unwrap(), left.len()), (keys.len(), 0));
+    assert_eq!((visited.unwrap(), remaining.len()), (keys.len(), 0));
 }
 
 pub async fn partition_key_is_required_with_every_key() {
@@ -164,12 +166,12 @@ pub async fn partition_key_is_required_with_every_key() {
     let fixture = StoreFixture::create(partitioned).await;
     let (store, reader) = (&fixture.store, &fixture.reader);
     let key = |tenant: &'static str| DocumentKey::from("k").with_partition_key(tenant);
-    let (one, two) = (key("t1"), key("t2"));
-    sent(store.upsert(one).set("n", 1)).await;
-    sent(store.upsert(two).set("n", 2)).await;
-    sent(store.upsert(two).increment("n", 1)).await;
-    sent(store.upsert(one).increment("n", 9)).await;
-    assert_eq!(fixture.numbers(&[one, two][..], "n").await, [Some(10), Some(3)]);
+    let (first, second) = (key("t1"), key("t2"));
+    sent(store.upsert(first).set("n", 1)).await;
+    sent(store.upsert(second).set("n", 2)).await;
+    sent(store.upsert(second).increment("n", 1)).await;
+    sent(store.upsert(first).increment("n", 9)).await;
+    assert_eq!(fixture.numbers(&[first, second][..], "n").await, [Some(10), Some(3)]);
     let mut found = Vec::new();
     let n = reader.field_as("n", INT64).unwrap();
     let visited = reader.scan_next(&mut reader.scan(), None, 10, |scanned| {
@@ -182,8 +184,8 @@ pub async fn partition_key_is_required_with_every_key() {
     assert_eq!(visited.unwrap(), 2);
     found.sort_unstable();
     assert_eq!(found, [("t1".to_owned(), 10), ("t2".to_owned(), 3)]);
-    refused(reader.get_document("k"), ErrorCode::InvalidArgument);
-    refused(store.upsert("k").set("n", 1).send().await, ErrorCode::InvalidArgument);
+    assert_refused(reader.get_document("k"), ErrorCode::InvalidArgument);
+    assert_refused(store.upsert("k").set("n", 1).send().await, ErrorCode::InvalidArgument);
 }
 
 pub async fn empty_key_is_a_key() {
@@ -206,7 +208,7 @@ pub async fn largest_key_is_written_and_found() {
 pub async fn largest_value_is_read_as_written() {
     let fixture = StoreFixture::create(keyed(KeyType::String, 1, [("blob", BYTES)])).await;
     let blob: Vec<u8> =
-        (0..VALUE_BYTES_MAX).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect();
+        (0..VALUE_BYTES_MAX).map(|place| (place ^ (place >> 8) ^ (place >> 16)) as u8).collect();
     let token = sent(fixture.store.upsert("k").set("blob", blob.clone())).await;
     let found = fixture.after(&token, "k").await.unwrap();
     assert!(found["blob"] == Some(blob.into()), "not byte by byte what was written");
@@ -216,7 +218,8 @@ pub async fn non_utf8_bytes_are_a_key() {
     let fixture = StoreFixture::create(keyed(KeyType::Bytes, 2, [("a", INT64)])).await;
     let keys: [&[u8]; 5] =
         [b"\xff\xfe", b"\xc3\x28", b"\x00", "é".as_bytes(), "e\u{301}".as_bytes()];
-    let writes = keys.iter().zip(0..).map(|(key, at)| fixture.store.upsert(*key).set("a", at));
+    let writes =
+        keys.iter().zip(0..).map(|(key, place)| fixture.store.upsert(*key).set("a", place));
     fixture.write_all(writes).await;
     let keys = keys.map(KeyValue::from);
     assert_eq!(fixture.numbers(&keys[..], "a").await, [0, 1, 2, 3, 4].map(Some));
@@ -258,21 +261,21 @@ pub async fn stream_acknowledges_every_write_once_in_order() {
         acknowledgements.push(stream.send(write).await.unwrap());
     }
     let refusal = stream.send(store.upsert("k0").set("none", 1)).await;
-    refused(refusal, ErrorCode::NotFound);
-    let taken = stream.send(store.upsert("k0").set("n", 1).if_absent()).await.unwrap();
+    assert_refused(refusal, ErrorCode::NotFound);
+    let conditional_write = stream.send(store.upsert("k0").set("n", 1).if_absent()).await.unwrap();
     let summary = stream.close().await.unwrap();
     assert_eq!((summary.resolved, summary.condition_failed, summary.failed), (2_001, 1, 0));
     for acknowledgement in acknowledgements {
         // All outcomes are known once the stream is closed.
-        let known = tokio::task::unconstrained(acknowledgement).now_or_never();
-        let known = known.expect("the close waits for all of them");
-        assert_eq!(known.unwrap().result, WriteResult::Appended);
+        let acknowledged = tokio::task::unconstrained(acknowledgement).now_or_never();
+        let acknowledged = acknowledged.expect("the close waits for all of them");
+        assert_eq!(acknowledged.unwrap().result, WriteResult::Appended);
     }
-    assert_eq!(taken.await.unwrap().result, WriteResult::ConditionFailed(None));
+    assert_eq!(conditional_write.await.unwrap().result, WriteResult::ConditionFailed(None));
     for (place, key) in keys.iter().enumerate() {
         let order: Vec<_> = (0..200).map(|round| round * 10 + place as i64).collect();
-        let whole = fields([("n", int(200)), ("order", order.into())]);
-        assert_eq!(fixture.after(&summary.token, key).await, Some(whole));
+        let expected = fields([("n", int(200)), ("order", order.into())]);
+        assert_eq!(fixture.after(&summary.token, key).await, Some(expected));
     }
 }
 
@@ -285,7 +288,7 @@ pub async fn unknown_store_is_not_found() {
         Reader::open(&endpoint().await, options()).await.map(drop),
     ];
     for call in calls {
-        let error = refused(call, ErrorCode::NotFound);
+        let error = assert_refused(call, ErrorCode::NotFound);
         assert_eq!(error.context().store.as_ref(), Some(&name));
     }
 }
@@ -297,16 +300,16 @@ pub async fn unknown_field_is_not_found() {
     batch.add(store.upsert("k").set("a", 1)).unwrap();
     batch.add(store.put("k").set("b", 1)).unwrap();
     let columns = [GatherField::new("a"), GatherField::new("b")];
-    let written = store.upsert("k").set("a", 1).set("b", 1).send().await;
+    let outcome_of_two = store.upsert("k").set("a", 1).set("b", 1).send().await;
     let calls: [forebay::Result<()>; 5] = [
-        written.map(drop).map_err(Into::into),
+        outcome_of_two.map(drop).map_err(Into::into),
         batch.send().await.map(drop).map_err(Into::into),
         reader.field_as("b", INT64).map(drop),
         reader.field("b").map(drop),
         reader.plan_gather::<i64>(&columns, Conversion::Exact).map(drop),
     ];
     for call in calls {
-        let error = refused(call, ErrorCode::NotFound);
+        let error = assert_refused(call, ErrorCode::NotFound);
         assert_eq!(error.context().store.as_deref(), Some(fixture.name()));
         assert_eq!(error.context().field.as_deref(), Some("b"));
     }
@@ -324,12 +327,12 @@ pub async fn key_of_another_type_is_refused() {
         let (store, reader) = (&fixture.store, &fixture.reader);
         for key in wrong {
             let key = DocumentKey::new(key);
-            let written = store.upsert(key).set("a", 1).send().await;
-            refused(written, ErrorCode::InvalidArgument);
-            refused(store.delete(key).send().await, ErrorCode::InvalidArgument);
-            refused(reader.get_document(key), ErrorCode::InvalidArgument);
+            let outcome_of_write = store.upsert(key).set("a", 1).send().await;
+            assert_refused(outcome_of_write, ErrorCode::InvalidArgument);
+            assert_refused(store.delete(key).send().await, ErrorCode::InvalidArgument);
+            assert_refused(reader.get_document(key), ErrorCode::InvalidArgument);
             let batch = reader.read_local(None, |view| view.get_documents(&[key][..]));
-            refused(batch, ErrorCode::InvalidArgument);
+            assert_refused(batch, ErrorCode::InvalidArgument);
         }
         fixture.assert_nothing_written().await;
     }
@@ -365,8 +368,8 @@ pub async fn misfitting_value_is_refused() {
         ("v", 0f32.into()),
     ];
     for (field, value) in wrong {
-        let written = fixture.store.upsert("k").set(field, value.clone()).send().await;
-        let error = refused(written, ErrorCode::InvalidArgument);
+        let outcome_of_write = fixture.store.upsert("k").set(field, value.clone()).send().await;
+        let error = assert_refused(outcome_of_write, ErrorCode::InvalidArgument);
         assert_eq!(error.context().field.as_deref(), Some(field), "{value:?}");
     }
     fixture.assert_nothing_written().await;
@@ -446,16 +449,16 @@ pub async fn if_absent_race_has_exactly_one_winner() {
     let fixture = StoreFixture::with([("who", INT64)]).await;
     let clients = join_all((0..8).map(|_| client())).await;
     let name = fixture.name();
-    let race = clients.iter().zip(0..).map(|(client, who)| async move {
+    let race = clients.iter().zip(0..).map(|(client, writer)| async move {
         let store = client.store(name).await.unwrap();
-        outcome(store.upsert("k").set("who", who).if_absent()).await.result
+        outcome(store.upsert("k").set("who", writer).if_absent()).await.result
     });
     let results = join_all(race).await;
     let applied: Vec<_> =
-        (0..8i64).filter(|who| results[*who as usize] == WriteResult::Applied).collect();
+        (0..8i64).filter(|writer| results[*writer as usize] == WriteResult::Applied).collect();
     assert_eq!(applied.len(), 1);
-    let lost = results.iter().filter(|result| **result == WriteResult::ConditionFailed(None));
-    assert_eq!(lost.count(), 7);
+    let lost_races = results.iter().filter(|result| **result == WriteResult::ConditionFailed(None));
+    assert_eq!(lost_races.count(), 7);
     assert_eq!(fixture.latest("k").await, Some(fields([("who", int(applied[0]))])));
 }
 
@@ -484,17 +487,17 @@ pub async fn if_version_applies_only_to_the_given_version() {
 
 pub async fn if_newer_applies_only_a_larger_value() {
     let fixture = StoreFixture::with([("at", INT64), ("a", STRING)]).await;
-    let upsert = |at: i64, text: &str| {
-        outcome(fixture.store.upsert("k").set("at", at).set("a", text).if_newer("at"))
+    let upsert = |version: i64, text: &str| {
+        outcome(fixture.store.upsert("k").set("at", version).set("a", text).if_newer("at"))
     };
     assert_eq!(upsert(5, "five").await.result, WriteResult::Applied);
     assert_eq!(upsert(5, "again").await.result, WriteResult::ConditionFailed(None));
     assert_eq!(upsert(4, "four").await.result, WriteResult::ConditionFailed(None));
-    let five = fields([("at", int(5)), ("a", "five".into())]);
-    assert_eq!(fixture.latest("k").await, Some(five));
+    let older = fields([("at", int(5)), ("a", "five".into())]);
+    assert_eq!(fixture.latest("k").await, Some(older));
     assert_eq!(upsert(6, "six").await.result, WriteResult::Applied);
-    let six = fields([("at", int(6)), ("a", "six".into())]);
-    assert_eq!(fixture.latest("k").await, Some(six));
+    let newer = fields([("at", int(6)), ("a", "six".into())]);
+    assert_eq!(fixture.latest("k").await, Some(newer));
 }
 
 pub async fn stores_are_created_described_altered_and_deleted() {
@@ -519,25 +522,25 @@ pub async fn stores_are_created_described_altered_and_deleted() {
     assert_eq!(field.default, Some(7.into()));
     assert_eq!(client.describe_store(&name, None).await.unwrap(), *definition);
     assert!(client.list_stores().await.unwrap().contains(&definition));
-    let again =
+    let second_create =
         client.create_store(&StoreSpec::key_value(&name, KeyType::Int64).partitions(1)).await;
-    refused(again, ErrorCode::Conflict);
+    assert_refused(second_create, ErrorCode::Conflict);
     let drop_field = |name: &str| [Alteration::DropField(name.to_owned())];
     let first = Some(SchemaVersion(1));
     let altered = client.alter_store(&name, first, &drop_field("v")).await.unwrap();
     assert_eq!((altered.version, altered.field("v")), (SchemaVersion(2), None));
     assert_eq!(client.describe_store(&name, first).await.unwrap(), *definition);
     let late = client.alter_store(&name, first, &drop_field("a")).await;
-    refused(late, ErrorCode::Conflict);
+    assert_refused(late, ErrorCode::Conflict);
     let as_described = [Alteration::SetOptions(altered.options)];
     let set = client.alter_store(&name, Some(altered.version), &as_described).await.unwrap();
     assert_eq!(set.options, spec.options);
     let narrow = Alteration::WidenField { name: "a".to_owned(), to: INT32 };
     let refusal = client.alter_store(&name, None, &[narrow]).await;
-    refused(refusal, ErrorCode::InvalidArgument);
+    assert_refused(refusal, ErrorCode::InvalidArgument);
     client.delete_store(&name).await.unwrap();
-    refused(client.store(&name).await, ErrorCode::NotFound);
-    refused(store.upsert(1).set("a", 1).send().await, ErrorCode::NotFound);
+    assert_refused(client.store(&name).await, ErrorCode::NotFound);
+    assert_refused(store.upsert(1).set("a", 1).send().await, ErrorCode::NotFound);
 }
 
 pub async fn refresh_returns_the_newest_definition() {
@@ -550,7 +553,7 @@ pub async fn refresh_returns_the_newest_definition() {
     assert_eq!(*store.refresh().await.unwrap(), altered);
     assert_eq!(*store.definition(), altered);
     other.delete_store(name).await.unwrap();
-    refused(store.refresh().await, ErrorCode::NotFound);
+    assert_refused(store.refresh().await, ErrorCode::NotFound);
     other.create_store(&StoreSpec::key_value(name, KeyType::String).partitions(1)).await.unwrap();
-    refused(store.refresh().await, ErrorCode::NotFound);
+    assert_refused(store.refresh().await, ErrorCode::NotFound);
 }

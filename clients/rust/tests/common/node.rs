@@ -109,12 +109,12 @@ impl TestNode {
             partitions,
             ..v1::PushFilesRequest::default()
         };
-        let mut told = self.pushes().push_files(request).await.unwrap().into_inner();
-        let mut pushed = None;
-        while let Some(more) = told.message().await.unwrap() {
-            pushed = more.pushed;
+        let mut answers = self.pushes().push_files(request).await.unwrap().into_inner();
+        let mut pushed_version = None;
+        while let Some(answer) = answers.message().await.unwrap() {
+            pushed_version = answer.pushed;
         }
-        pushed.unwrap().version
+        pushed_version.unwrap().version
     }
 
     /// Makes the version of this number live, so that reads answer from it.

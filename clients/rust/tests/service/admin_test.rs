@@ -155,7 +155,7 @@ async fn call_until_known<T>(call: impl AsyncFn() -> forebay::Result<T>) -> fore
         loop {
             match call().await {
                 Err(error) if error.code().is_retryable() => {}
-                known => return known,
+                outcome => return outcome,
             }
         }
     };
@@ -167,10 +167,10 @@ async fn create_overtaken_by_another_definition_stays_a_conflict() {
     let mut world = World::start().await;
     let (client, other) = (world.hasty_client(SOON).await, world.client().await);
     leave_unknown(&mut world, in_doubt_and_lost(), client.create_store(&spec())).await;
-    let theirs = other.create_store(&spec().field("theirs", INT64)).await.unwrap();
+    let other_definition = other.create_store(&spec().field("theirs", INT64)).await.unwrap();
     let error = call_until_known(async || client.create_store(&spec()).await).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
-    assert_eq!(other.list_stores().await.unwrap(), [(*theirs.definition()).clone()]);
+    assert_eq!(other.list_stores().await.unwrap(), [(*other_definition.definition()).clone()]);
 }
 
 #[tokio::test]
@@ -188,8 +188,8 @@ async fn same_alteration_resolves_an_unknown_alteration_and_happens_once() {
             assert_eq!(altered.version, SchemaVersion(2));
             assert_eq!(other.describe_store("counters", None).await.unwrap(), altered);
             // The alteration is resolved: the next one is another alteration.
-            let again = [Alteration::DropAll];
-            let next = client.alter_store("counters", None, &again).await.unwrap();
+            let second_alterations = [Alteration::DropAll];
+            let next = client.alter_store("counters", None, &second_alterations).await.unwrap();
             assert_eq!(next.version, SchemaVersion(3));
         }
     }
@@ -203,14 +203,14 @@ async fn overtaken_alteration_conflicts_or_gets_the_next_version() {
     let add = |name: &str| [Alteration::AddField(FieldSpec::new(name, INT64))];
     for (from, version) in [(Some(SchemaVersion(1)), 2), (None, 3)] {
         let addition = add("ours");
-        let ours = async || client.alter_store("counters", from, &addition).await;
-        leave_unknown(&mut world, in_doubt_and_lost(), ours()).await;
-        let theirs = format!("theirs{version}");
-        other.alter_store("counters", None, &add(&theirs)).await.unwrap();
-        let ours = call_until_known(ours).await;
+        let alter = async || client.alter_store("counters", from, &addition).await;
+        leave_unknown(&mut world, in_doubt_and_lost(), alter()).await;
+        let other_field = format!("theirs{version}");
+        other.alter_store("counters", None, &add(&other_field)).await.unwrap();
+        let outcome = call_until_known(alter).await;
         match from {
-            Some(_) => assert_eq!(ours.unwrap_err().code(), ErrorCode::Conflict),
-            None => assert_eq!(ours.unwrap().version, SchemaVersion(4)),
+            Some(_) => assert_eq!(outcome.unwrap_err().code(), ErrorCode::Conflict),
+            None => assert_eq!(outcome.unwrap().version, SchemaVersion(4)),
         }
     }
 }

@@ -27,9 +27,13 @@ async fn concurrent_writes_are_coalesced_and_each_receives_its_own_outcome() {
     let sends = keys.iter().map(|key| store.upsert(key).increment("n", 1).send());
     for (key, sent) in keys.iter().zip(join_all(sends).await) {
         let outcome = sent.unwrap();
-        let own = partition(&store, key);
-        let told: Vec<_> = outcome.token.positions.keys().copied().collect();
-        assert_eq!(told, [own], "a token speaks of the write's own partition");
+        let own_partition = partition(&store, key);
+        let token_partitions: Vec<_> = outcome.token.positions.keys().copied().collect();
+        assert_eq!(
+            token_partitions,
+            [own_partition],
+            "a token speaks of the write's own partition"
+        );
     }
     let counts = counts(&world.reader("counters").await).await;
     assert_eq!(counts.len(), WRITES);
@@ -48,22 +52,22 @@ async fn refused_event_does_not_fail_coalesced_events() {
     spec.fields.push(FieldSpec { rules: required, ..FieldSpec::new("n", INT64) });
     let orders = world.client().await.create_store(&spec).await.unwrap();
     let keys = keys();
-    let refused = |number: usize| number % 13 == 5;
+    let is_refused = |number: usize| number % 13 == 5;
     let sends = keys.iter().enumerate().map(|(number, key)| {
         let event = orders.insert(key);
-        if refused(number) { event.send() } else { event.set("n", 1).send() }
+        if is_refused(number) { event.send() } else { event.set("n", 1).send() }
     });
     for (number, sent) in join_all(sends).await.into_iter().enumerate() {
         match sent {
-            Ok(_) => assert!(!refused(number), "{number}"),
+            Ok(_) => assert!(!is_refused(number), "{number}"),
             Err(error) => {
-                assert!(refused(number), "{number}: {error}");
+                assert!(is_refused(number), "{number}: {error}");
                 assert_eq!(error.error().context().field.as_deref(), Some("n"));
             }
         }
     }
     let appended = world.appended_everywhere(&orders).await;
-    let expected = (0..WRITES).filter(|number| !refused(*number)).count();
+    let expected = (0..WRITES).filter(|number| !is_refused(*number)).count();
     assert_eq!(appended.iter().map(Vec::len).sum::<usize>(), expected);
 }
 
@@ -92,21 +96,22 @@ async fn blocked_partition_delays_only_its_own_writes() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 2).await;
-    let [stuck, free] = [0, 1].map(|partition_id| {
-        let of = keys().into_iter().filter(|key| partition(&store, key).0 == partition_id);
-        of.collect::<Vec<_>>()
+    let [blocked_keys, free_keys] = [0, 1].map(|partition_id| {
+        let partition_keys =
+            keys().into_iter().filter(|key| partition(&store, key).0 == partition_id);
+        partition_keys.collect::<Vec<_>>()
     });
     world.log.inner().close_at(PartitionId(0));
     let send = |key: &String| store.upsert(key).increment("n", 1).send();
-    let held: Vec<_> = stuck.iter().map(|key| tokio::spawn(send(key))).collect();
+    let blocked_writes: Vec<_> = blocked_keys.iter().map(|key| tokio::spawn(send(key))).collect();
     tokio::task::yield_now().await;
-    for key in &free {
+    for key in &free_keys {
         tokio::time::timeout(PATIENCE, send(key)).await.unwrap().unwrap();
     }
-    assert!(held.iter().all(|held| !held.is_finished()));
+    assert!(blocked_writes.iter().all(|write| !write.is_finished()));
     world.log.inner().open();
-    for held in held {
-        held.await.unwrap().unwrap();
+    for write in blocked_writes {
+        write.await.unwrap().unwrap();
     }
     let counts = counts(&world.reader("counters").await).await;
     assert!(counts.len() == WRITES && counts.values().all(|count| *count == 1), "{counts:?}");

@@ -35,22 +35,22 @@ async fn connection_ends_with_its_client_stores_and_readers() {
     for _ in 0..5 {
         let options = ClientOptions::default();
         let client = Client::connect(&world.endpoint(), options).await.unwrap();
-        let own = client.store("counters").await.unwrap();
-        let written = own.upsert("u1").set("n", 1_i64).send().await.unwrap();
-        let after = ReadOptions::after(written.token, PATIENCE);
-        assert!(own.ordered().unwrap().get(&after, "u1").await.unwrap().is_some());
+        let own_store = client.store("counters").await.unwrap();
+        let write = own_store.upsert("u1").set("n", 1_i64).send().await.unwrap();
+        let after = ReadOptions::after(write.token, PATIENCE);
+        assert!(own_store.ordered().unwrap().get(&after, "u1").await.unwrap().is_some());
         let reader = world.reader("counters").await;
         reader.close(PATIENCE).await.unwrap();
         // A handle alone keeps its connection open.
         drop(client);
-        own.upsert("u1").set("n", 2_i64).send().await.unwrap();
+        own_store.upsert("u1").set("n", 2_i64).send().await.unwrap();
     }
-    let ended = async {
+    let connections_ended = async {
         while connections_to(address) > 1 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let ended = tokio::time::timeout(PATIENCE, ended).await;
-    assert!(ended.is_ok(), "{} connections are left", connections_to(address));
+    let outcome = tokio::time::timeout(PATIENCE, connections_ended).await;
+    assert!(outcome.is_ok(), "{} connections are left", connections_to(address));
     store.upsert("u1").set("n", 3_i64).send().await.unwrap();
 }

@@ -19,7 +19,7 @@ fn text(text: &str) -> Value {
 }
 
 fn devices(allowed: &[&str]) -> ColumnRules {
-    let allowed = allowed.iter().map(|it| text(it)).collect();
+    let allowed = allowed.iter().map(|name| text(name)).collect();
     ColumnRules { allowed, ..ColumnRules::default() }
 }
 
@@ -58,22 +58,22 @@ async fn events(world: &World, store: &Store) -> Vec<BTreeMap<String, Option<Val
 async fn logged_event_contains_its_defaults() {
     let world = World::start().await;
     let orders = orders(&world.client().await).await;
-    let at = Value::Timestamp(1_750_000_000_000_000);
-    let event = || orders.insert("user-1").set("at", at.clone()).set("city", "Rome");
+    let time = Value::Timestamp(1_750_000_000_000_000);
+    let event = || orders.insert("user-1").set("at", time.clone()).set("city", "Rome");
     let first = event().set_null("price").send().await.unwrap();
     let second = event().set("device", "desktop").send().await.unwrap();
     assert_eq!((first.result, second.result), (WriteResult::Appended, WriteResult::Appended));
     assert_ne!(first.token, second.token, "events of one key are two");
-    let common = [("at", Some(at)), ("city", Some(text("Rome")))];
-    let with = |more: &[(&str, Option<Value>)]| {
-        let columns = common.iter().chain(more);
+    let common = [("at", Some(time)), ("city", Some(text("Rome")))];
+    let event_with = |columns_more: &[(&str, Option<Value>)]| {
+        let columns = common.iter().chain(columns_more);
         columns.map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
     };
-    let wanted: Vec<BTreeMap<_, _>> = vec![
-        with(&[("device", Some(text("phone"))), ("price", None)]),
-        with(&[("device", Some(text("desktop")))]),
+    let expected: Vec<BTreeMap<_, _>> = vec![
+        event_with(&[("device", Some(text("phone"))), ("price", None)]),
+        event_with(&[("device", Some(text("desktop")))]),
     ];
-    assert_eq!(events(&world, &orders).await, wanted);
+    assert_eq!(events(&world, &orders).await, expected);
 }
 
 #[tokio::test]
@@ -108,19 +108,19 @@ async fn changed_rules_hold_for_the_next_event_of_every_client() {
     let world = World::start().await;
     let (client, other) = (world.client().await, world.client().await);
     let orders = orders(&client).await;
-    let elsewhere = other.store("orders").await.unwrap();
-    let tv = || elsewhere.insert("u").set("city", "Rome").set("device", "tv");
+    let other_orders = other.store("orders").await.unwrap();
+    let tv = || other_orders.insert("u").set("city", "Rome").set("device", "tv");
     assert!(tv().send().await.is_err());
     let rules = devices(&["phone", "desktop", "tv"]);
     let wider = Alteration::SetRules { name: "device".to_owned(), rules };
     let required = ColumnRules { required: true, ..ColumnRules::default() };
     let section = FieldSpec { rules: required, ..FieldSpec::new("section", STRING) };
-    let more = Alteration::AddField(section);
-    client.alter_store("orders", None, &[wider, more]).await.unwrap();
+    let new_rule = Alteration::AddField(section);
+    client.alter_store("orders", None, &[wider, new_rule]).await.unwrap();
     // The other client does not know the new column yet, so it does not miss a value for it.
     tv().send().await.unwrap();
-    let without = orders.insert("u").set("city", "Rome").set("section", "a");
-    without.send().await.unwrap();
-    let failed = elsewhere.insert("u").set("city", "Rome").send().await.unwrap_err();
-    assert_eq!(failed.error().context().field.as_deref(), Some("section"), "by now it knows");
+    let without_device = orders.insert("u").set("city", "Rome").set("section", "a");
+    without_device.send().await.unwrap();
+    let error = other_orders.insert("u").set("city", "Rome").send().await.unwrap_err();
+    assert_eq!(error.error().context().field.as_deref(), Some("section"), "by now it knows");
 }

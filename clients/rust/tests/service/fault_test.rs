@@ -150,7 +150,7 @@ async fn pending_write_keeps_later_writes_inside_its_window() {
     let client = world.hasty_client(SOON).await;
     let store = client.store("counters").await.unwrap();
     world.log.inner().close();
-    let held = store.upsert("u").increment("n", 1).send().await.unwrap_err().into_pending();
+    let pending = store.upsert("u").increment("n", 1).send().await.unwrap_err().into_pending();
     world.log.inner().open();
     let mut batch = store.batch().deadline(PATIENCE);
     for _ in 0..1_023 {
@@ -159,7 +159,7 @@ async fn pending_write_keeps_later_writes_inside_its_window() {
     batch.send().await.unwrap().require_complete().unwrap();
     let error = store.upsert("u").increment("n", 1).send().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded, "{error}");
-    held.unwrap().deadline(PATIENCE).retry().await.unwrap().require_complete().unwrap();
+    pending.unwrap().deadline(PATIENCE).retry().await.unwrap().require_complete().unwrap();
     let late = error.into_pending().unwrap().deadline(PATIENCE);
     late.retry().await.unwrap().require_complete().unwrap();
     let counts = counts(&world.reader("counters").await).await;

@@ -51,7 +51,7 @@ async fn oracle(
 ) -> BTreeMap<Vec<u8>, i64> {
     let at = PartitionRef { store: store.definition().store, partition: at };
     let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
-    let (mut counts, mut seen, mut next) = (BTreeMap::new(), HashSet::new(), Offset(0));
+    let (mut counts, mut keys_seen, mut next) = (BTreeMap::new(), HashSet::new(), Offset(0));
     while next < end {
         for record in world.log.inner().read(at, next, limit).await.unwrap().records {
             next = record.offset.next();
@@ -64,7 +64,7 @@ async fn oracle(
                     .map(move |change| ((batch.client, change.sequence), change))
             });
             for (identity, change) in changes {
-                if record.offset < end && seen.insert(identity) {
+                if record.offset < end && keys_seen.insert(identity) {
                     *counts.entry(change.key.as_bytes().to_vec()).or_default() += 1;
                 }
             }
@@ -83,11 +83,14 @@ impl Looker {
     fn new(world: &World, directory: &Path, is_shared: bool) -> Self {
         let unreachable =
             FaultRates { read_refused: 10_000, bounds_refused: 10_000, ..FaultRates::default() };
-        let reached: Arc<dyn ChangeLog> = world.log.clone();
+        let log_of_world: Arc<dyn ChangeLog> = world.log.clone();
         let entropy = Arc::new(SystemEntropy);
-        let catalog = CatalogFollower::start(Arc::clone(&reached), entropy.clone());
-        let log =
-            FaultyLog::new(GatedLog::new(reached), Arc::new(SeededEntropy::new(3)), unreachable);
+        let catalog = CatalogFollower::start(Arc::clone(&log_of_world), entropy.clone());
+        let log = FaultyLog::new(
+            GatedLog::new(log_of_world),
+            Arc::new(SeededEntropy::new(3)),
+            unreachable,
+        );
         let log: Arc<dyn ChangeLog> = Arc::new(log);
         let parts = ReaderParts {
             barriers: Arc::new(LogBarriers(Arc::clone(&log))),
@@ -158,21 +161,22 @@ fn files(directory: &Path) -> ([bool; 4], bool) {
     let is_of = |partition: usize, name: &str| {
         name.ends_with(".checkpoint") && name.get(17..21) == Some(&format!("{partition:04}"))
     };
-    let whole = std::array::from_fn(|partition| names().any(|name| is_of(partition, name)));
-    (whole, names().any(|name| name.ends_with(".new")))
+    let complete_files =
+        std::array::from_fn(|partition| names().any(|name| is_of(partition, name)));
+    (complete_files, names().any(|name| name.ends_with(".new")))
 }
 
 /// Increments keys until stopped; returns the number of increments.
 async fn write(store: Store, seed: u64, stop: Arc<AtomicBool>) -> i64 {
     let entropy = SeededEntropy::new(seed);
-    let mut written = 0;
+    let mut increments = 0;
     while !stop.load(Ordering::Relaxed) {
         let key = key(entropy.next_u64().unwrap() % KEYS);
         let write = store.upsert(key.as_str()).increment("n", 1).set("name", "x".repeat(200));
         write.send().await.unwrap();
-        written += 1;
+        increments += 1;
     }
-    written
+    increments
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -227,10 +231,10 @@ async fn kill_and_look(is_shared: bool) {
     assert!(restored > ROUNDS / 2, "{restored} kills left something to open");
 
     stop.store(true, Ordering::Relaxed);
-    let written: i64 = join_all(writers).await.into_iter().map(Result::unwrap).sum();
+    let increments: i64 = join_all(writers).await.into_iter().map(Result::unwrap).sum();
     // A lost answer to the last process's barrier would end it.
     world.log.set_rates(FaultRates::default());
-    assert_goes_on(&world, &store, &folder, is_shared, written).await;
+    assert_goes_on(&world, &store, &folder, is_shared, increments).await;
 }
 
 /// Asserts that a last process continues, alone in the directory or sharing it, and shuts down in
@@ -240,7 +244,7 @@ async fn assert_goes_on(
     store: &Store,
     folder: &CheckpointFolder,
     is_shared: bool,
-    written: i64,
+    increments: i64,
 ) {
     // A slow machine may have killed each follower before some partition's first checkpoint.
     let checkpoints = files(folder.path()).0.into_iter().filter(|is_whole| *is_whole).count();
@@ -262,8 +266,12 @@ async fn assert_goes_on(
                     }
                 })
             };
-            assert_eq!(total().sum::<i64>(), written);
-            let counts = second.status().partitions.into_iter().map(|at| at.counts);
+            assert_eq!(total().sum::<i64>(), increments);
+            let counts = second
+                .status()
+                .partitions
+                .into_iter()
+                .map(|partition_status| partition_status.counts);
             assert!(counts.into_iter().all(|counts| counts.records_applied == 0));
             second.close(PATIENCE).await.unwrap();
         }
@@ -275,11 +283,12 @@ async fn assert_goes_on(
 
     let look = looker.look(world, store, &[true; 4]);
     let offsets = tokio::time::timeout(PATIENCE, look).await.unwrap();
-    let (mut counted, mut appended) = (0, 0);
+    let (mut counted_total, mut appended) = (0, 0);
     for (partition, offset) in (0..).map(PartitionId).zip(offsets) {
-        counted += oracle(world, store, partition, Offset(offset)).await.values().sum::<i64>();
+        counted_total +=
+            oracle(world, store, partition, Offset(offset)).await.values().sum::<i64>();
         appended += world.appended(store, partition).await.len() as i64;
     }
-    assert_eq!(counted, written, "an orderly end leaves nothing out");
-    assert!(appended > written, "no change stands twice in the log");
+    assert_eq!(counted_total, increments, "an orderly end leaves nothing out");
+    assert!(appended > increments, "no change stands twice in the log");
 }

@@ -46,23 +46,26 @@ async fn documents_are_read_by_key_after_a_token() {
     let world = World::start().await;
     let store = counters(&world.client().await, 4).await;
     let (_, token) = fill(&store).await;
-    let ordered = store.ordered().unwrap();
+    let ordered_reads = store.ordered().unwrap();
     let n = |document: Option<forebay::reads::Document>| {
         let field = store.definition().field("n").unwrap().id;
         document.map(|document| document.value(field).cloned())
     };
     let read = after(&token);
-    assert_eq!(n(ordered.get(&read, "key-007").await.unwrap()), Some(Some(Value::Int64(7))));
-    assert_eq!(ordered.get(&read, "nobody").await.unwrap(), None);
+    assert_eq!(n(ordered_reads.get(&read, "key-007").await.unwrap()), Some(Some(Value::Int64(7))));
+    assert_eq!(ordered_reads.get(&read, "nobody").await.unwrap(), None);
     let keys = ["key-299", "nobody", "key-000", "key-299"];
-    let found = ordered.get_many(&read, &keys[..]).await.unwrap();
+    let found = ordered_reads.get_many(&read, &keys[..]).await.unwrap();
     let found: Vec<_> = found.into_iter().map(|found| n(found.unwrap())).collect();
     let value = |n| Some(Some(Value::Int64(n)));
     assert_eq!(found, [value(299), None, value(0), value(299)]);
-    assert_eq!(ordered.get(&read, 7_i64).await.unwrap_err().code(), ErrorCode::InvalidArgument);
+    assert_eq!(
+        ordered_reads.get(&read, 7_i64).await.unwrap_err().code(),
+        ErrorCode::InvalidArgument
+    );
     let deleted = store.delete("key-007").send().await.unwrap().token;
-    assert_eq!(ordered.get(&after(&deleted), "key-007").await.unwrap(), None);
-    assert_eq!(ordered.get(&ReadOptions::latest(PATIENCE), "key-007").await.unwrap(), None);
+    assert_eq!(ordered_reads.get(&after(&deleted), "key-007").await.unwrap(), None);
+    assert_eq!(ordered_reads.get(&ReadOptions::latest(PATIENCE), "key-007").await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -70,20 +73,20 @@ async fn scan_of_all_partitions_is_in_one_order() {
     let world = World::start().await;
     let store = counters(&world.client().await, 4).await;
     let (model, token) = fill(&store).await;
-    let ordered = store.ordered().unwrap();
+    let ordered_reads = store.ordered().unwrap();
     let all: Vec<_> = model.clone().into_iter().collect();
-    let mut stream = ordered.scan().read(after(&token)).open().await.unwrap();
+    let mut stream = ordered_reads.scan().read(after(&token)).open().await.unwrap();
     assert_eq!(drain(&mut stream).await, all);
-    let mut stream = ordered.scan().reverse().open().await.unwrap();
+    let mut stream = ordered_reads.scan().reverse().open().await.unwrap();
     assert_eq!(drain(&mut stream).await, all.iter().rev().cloned().collect::<Vec<_>>());
-    let mut stream = ordered.scan().prefix("key-01").open().await.unwrap();
+    let mut stream = ordered_reads.scan().prefix("key-01").open().await.unwrap();
     assert_eq!(drain(&mut stream).await, all[10..20]);
     let range = (Bound::Excluded("key-100"), Bound::Included("key-200"));
-    let mut stream = ordered.scan().range::<&str>(range).limit(50).open().await.unwrap();
+    let mut stream = ordered_reads.scan().range::<&str>(range).limit(50).open().await.unwrap();
     assert_eq!(drain(&mut stream).await, all[101..151]);
-    let mut stream = ordered.scan().range("key-290"..).open().await.unwrap();
+    let mut stream = ordered_reads.scan().range("key-290"..).open().await.unwrap();
     assert_eq!(drain(&mut stream).await, all[290..]);
-    let mut stream = ordered.scan().range("x".."y").open().await.unwrap();
+    let mut stream = ordered_reads.scan().range("x".."y").open().await.unwrap();
     assert_eq!(drain(&mut stream).await, []);
     assert!(stream.next().await.unwrap().is_none(), "it stays at its end");
 }
@@ -93,11 +96,11 @@ async fn scan_resumes_at_its_cursor_in_the_same_state() {
     let mut world = World::start().await;
     let store = counters(&world.client().await, 4).await;
     let (model, token) = fill(&store).await;
-    let ordered = store.ordered().unwrap();
+    let ordered_reads = store.ordered().unwrap();
     let all: Vec<_> = model.into_iter().collect();
     let (mut found, mut cursor, mut read) = (Vec::new(), Vec::new(), after(&token));
     while found.len() < all.len() {
-        let scan = ordered.scan().read(read).cursor(cursor).limit(70);
+        let scan = ordered_reads.scan().read(read).cursor(cursor).limit(70);
         let mut stream = scan.open().await.unwrap();
         found.extend(drain(&mut stream).await);
         (cursor, read) = (stream.cursor().unwrap(), ReadOptions::local());
@@ -108,12 +111,13 @@ async fn scan_resumes_at_its_cursor_in_the_same_state() {
     }
     assert_eq!(found, all);
 
-    let mut stream = ordered.scan().limit(10).open().await.unwrap();
+    let mut stream = ordered_reads.scan().limit(10).open().await.unwrap();
     drain(&mut stream).await;
     let cursor = stream.cursor().unwrap();
     world.restart().await;
-    let scan =
-        || ordered.scan().limit(10).read(ReadOptions::latest(PATIENCE)).cursor(cursor.clone());
+    let scan = || {
+        ordered_reads.scan().limit(10).read(ReadOptions::latest(PATIENCE)).cursor(cursor.clone())
+    };
     let error = scan().open().await.unwrap().next().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TokenLost, "{error}");
     let mut stream = scan().allow_snapshot_change().open().await.unwrap();
@@ -135,8 +139,8 @@ async fn scan_stays_in_its_partition_key() {
         let key = forebay::reads::DocumentKey::from(cart).with_partition_key(user);
         all.merge(&store.upsert(key).set("n", n).send().await.unwrap().token).unwrap();
     }
-    let ordered = store.ordered().unwrap();
-    let scan = || ordered.scan().read(after(&all)).fields(["n"]);
+    let ordered_reads = store.ordered().unwrap();
+    let scan = || ordered_reads.scan().read(after(&all)).fields(["n"]);
     let mut stream = scan().partition_key(1_i64).open().await.unwrap();
     assert_eq!(drain(&mut stream).await, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
     let mut stream = scan().partition_key(1_i64).range("b"..).open().await.unwrap();
@@ -153,8 +157,8 @@ async fn scan_reads_a_field_that_another_client_added() {
     let other = world.client().await;
     let add = Alteration::AddField(FieldSpec::new("more", INT64));
     other.alter_store("counters", None, &[add]).await.unwrap();
-    let written = other.store("counters").await.unwrap().upsert("u").set("n", 1).set("more", 2);
-    let token = written.send().await.unwrap().token;
+    let write = other.store("counters").await.unwrap().upsert("u").set("n", 1).set("more", 2);
+    let token = write.send().await.unwrap().token;
     let scan = store.ordered().unwrap().scan().read(after(&token)).fields(["more"]);
     let mut stream = scan.open().await.unwrap();
     assert_eq!(drain(&mut stream).await, [("u".to_owned(), 2)]);
@@ -164,22 +168,22 @@ async fn scan_reads_a_field_that_another_client_added() {
 async fn invalid_scan_is_refused() {
     let world = World::start().await;
     let store = counters(&world.client().await, 2).await;
-    let ordered = store.ordered().unwrap();
+    let ordered_reads = store.ordered().unwrap();
     let code = async |scan: forebay::reads::OrderedScan| match scan.open().await {
         Err(error) => error.code(),
         Ok(mut stream) => stream.next().await.unwrap_err().code(),
     };
-    let refused = ErrorCode::InvalidArgument;
-    assert_eq!(code(ordered.scan().range(1_i64..2)).await, refused);
-    assert_eq!(code(ordered.scan().prefix("a").range("a"..)).await, refused);
-    assert_eq!(code(ordered.scan().partition_key("a")).await, refused);
-    assert_eq!(code(ordered.scan().cursor(b"none".to_vec())).await, refused);
-    assert_eq!(code(ordered.scan().fields(["age"])).await, ErrorCode::NotFound);
+    let invalid = ErrorCode::InvalidArgument;
+    assert_eq!(code(ordered_reads.scan().range(1_i64..2)).await, invalid);
+    assert_eq!(code(ordered_reads.scan().prefix("a").range("a"..)).await, invalid);
+    assert_eq!(code(ordered_reads.scan().partition_key("a")).await, invalid);
+    assert_eq!(code(ordered_reads.scan().cursor(b"none".to_vec())).await, invalid);
+    assert_eq!(code(ordered_reads.scan().fields(["age"])).await, ErrorCode::NotFound);
     let (_, token) = fill(&store).await;
-    let mut stream = ordered.scan().read(after(&token)).limit(1).open().await.unwrap();
+    let mut stream = ordered_reads.scan().read(after(&token)).limit(1).open().await.unwrap();
     assert!(stream.next().await.unwrap().is_some());
-    let other = ordered.scan().reverse().limit(1).cursor(stream.cursor().unwrap());
-    assert_eq!(code(other).await, refused);
+    let other = ordered_reads.scan().reverse().limit(1).cursor(stream.cursor().unwrap());
+    assert_eq!(code(other).await, invalid);
 }
 
 /// The store serves as an ordered key-value server: arbitrary bytes are put, read, deleted and
@@ -195,7 +199,7 @@ async fn key_value_store_orders_arbitrary_bytes() {
         let value = vec![n as u8; n * 1_000];
         all.merge(&store.put(*key).set("value", value).send().await.unwrap().token).unwrap();
     }
-    let ordered = store.ordered().unwrap();
+    let ordered_reads = store.ordered().unwrap();
     let field = store.definition().field("value").unwrap().id;
     let bytes = |document: &forebay::reads::Document| match document.value(field) {
         Some(Value::Bytes(bytes)) => bytes.clone(),
@@ -211,13 +215,13 @@ async fn key_value_store_orders_arbitrary_bytes() {
     };
     let expected: Vec<_> =
         keys.iter().enumerate().map(|(n, key)| (key.to_vec(), n * 1_000)).collect();
-    assert_eq!(scan(ordered.scan()).await, expected);
-    assert_eq!(scan(ordered.scan().prefix(b"\0")).await, expected[1..3]);
-    assert_eq!(scan(ordered.scan().prefix(b"\xff")).await, expected[5..]);
-    assert_eq!(scan(ordered.scan().prefix(b"")).await, expected);
-    let found = ordered.get(&after(&all), &b"a\0"[..]).await.unwrap().unwrap();
+    assert_eq!(scan(ordered_reads.scan()).await, expected);
+    assert_eq!(scan(ordered_reads.scan().prefix(b"\0")).await, expected[1..3]);
+    assert_eq!(scan(ordered_reads.scan().prefix(b"\xff")).await, expected[5..]);
+    assert_eq!(scan(ordered_reads.scan().prefix(b"")).await, expected);
+    let found = ordered_reads.get(&after(&all), &b"a\0"[..]).await.unwrap().unwrap();
     assert_eq!(bytes(&found), vec![4; 4_000]);
     let deleted = store.delete(&b""[..]).send().await.unwrap().token;
-    assert_eq!(ordered.get(&after(&deleted), &b""[..]).await.unwrap(), None);
-    assert_eq!(scan(ordered.scan().range(..&b"a"[..])).await, expected[1..3]);
+    assert_eq!(ordered_reads.get(&after(&deleted), &b""[..]).await.unwrap(), None);
+    assert_eq!(scan(ordered_reads.scan().range(..&b"a"[..])).await, expected[1..3]);
 }

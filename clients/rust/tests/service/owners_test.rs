@@ -37,8 +37,8 @@ impl Writers {
     /// Writes until stopped; returns the number of its increments.
     async fn write(&self, seed: u64) -> i64 {
         let entropy = SeededEntropy::new(seed);
-        let number = |below: u64| entropy.next_u64().unwrap() % below;
-        let mut counted = 0;
+        let number = |bound: u64| entropy.next_u64().unwrap() % bound;
+        let mut increments = 0;
         while !self.stop.load(Ordering::Relaxed) {
             let _writing = self.gate.read().await;
             let (count, other) =
@@ -47,7 +47,7 @@ impl Writers {
             let mut batch = self.store.batch();
             let increment = |key: &str| self.store.upsert(key).increment("n", 1);
             batch.add(increment(&count)).unwrap();
-            counted += 1;
+            increments += 1;
             match number(6) {
                 0 => batch.add(self.store.delete(other.as_str())),
                 1 => batch.add(self.store.put(other.as_str()).set("n", number(99) as i64)),
@@ -57,17 +57,17 @@ impl Writers {
                     // between.
                     batch.add(self.store.delete(other.as_str())).unwrap();
                     batch.add(increment(&other)).unwrap();
-                    counted += 1;
+                    increments += 1;
                     batch.add(increment(&count))
                 }
                 4 => batch.add(increment(&other).set("name", text)),
                 _ => batch.add(self.store.upsert(other.as_str()).set("n", 1).if_newer("n")),
             }
             .unwrap();
-            let written = batch.send().await.unwrap();
-            self.token.lock().merge(&written.token).unwrap();
+            let outcome = batch.send().await.unwrap();
+            self.token.lock().merge(&outcome.token).unwrap();
         }
-        counted
+        increments
     }
 }
 
@@ -92,8 +92,12 @@ fn owner_of(folder: &CheckpointFolder, partition: u64) -> Option<u32> {
     let of_lock = format!(":{}", lock.metadata().unwrap().ino());
     let locks = std::fs::read_to_string("/proc/locks").unwrap();
     // `1: POSIX  ADVISORY  WRITE <process> <device>:<inode> 0 EOF`
-    let mut held = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    held.find(|at| at.get(5).is_some_and(|file| file.ends_with(&of_lock)))?.get(4)?.parse().ok()
+    let mut lock_lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lock_lines
+        .find(|fields| fields.get(5).is_some_and(|file| file.ends_with(&of_lock)))?
+        .get(4)?
+        .parse()
+        .ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,12 +124,12 @@ async fn readers_with_repeatedly_killed_owners_have_each_change_once() {
         .collect();
 
     let numbers = SeededEntropy::new(SystemEntropy.next_u64().unwrap());
-    let number = |below: u64| numbers.next_u64().unwrap() % below;
+    let number = |bound: u64| numbers.next_u64().unwrap() % bound;
     let mut owners_killed = 0;
     for round in 0..ROUNDS {
         tokio::time::sleep(Duration::from_micros(number(KILL_US_MAX))).await;
         let owner = owner_of(&folder, number(4));
-        let of_owner = processes.iter().position(|at| Some(at.process.id()) == owner);
+        let of_owner = processes.iter().position(|candidate| Some(candidate.process.id()) == owner);
         owners_killed += u64::from(of_owner.is_some());
         drop(processes.remove(of_owner.unwrap_or(0)));
         // The replacement starts while others take over, and while writes continue.
@@ -142,16 +146,17 @@ async fn readers_with_repeatedly_killed_owners_have_each_change_once() {
         }
     }
     writers.stop.store(true, Ordering::Relaxed);
-    let counted: i64 = join_all(writing).await.into_iter().map(Result::unwrap).sum();
+    let increments: i64 = join_all(writing).await.into_iter().map(Result::unwrap).sum();
     let token = writers.token.lock().clone();
     of_log.await_token(&token, PATIENCE).await.unwrap();
-    let fresh = world.reader("counters").await;
-    for reader in [&of_log, &fresh] {
+    let fresh_reader = world.reader("counters").await;
+    for reader in [&of_log, &fresh_reader] {
         let counts = counts(reader).await.into_iter();
-        let counted_here = counts.filter(|(key, _)| key.starts_with(b"count-")).map(|at| at.1);
-        assert_eq!(counted_here.sum::<i64>(), counted, "each increment once");
+        let counted_here =
+            counts.filter(|(key, _)| key.starts_with(b"count-")).map(|entry| entry.1);
+        assert_eq!(counted_here.sum::<i64>(), increments, "each increment once");
     }
-    let expected = documents(&fresh);
+    let expected = documents(&fresh_reader);
     for process in &mut processes {
         assert_eq!(process.documents(&token), expected);
     }

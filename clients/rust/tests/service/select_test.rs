@@ -15,9 +15,9 @@ use crate::world::{INT64, PATIENCE, SOON, STRING, World, counters};
 
 /// Creates orders of numbered users, with a time, a city and a price; returns the token of the log.
 async fn orders(world: &World) -> (Store, Token) {
-    let indexed = |name: &str, of, index| {
+    let indexed = |name: &str, column_type, index| {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
-        FieldSpec { rules, ..FieldSpec::new(name, of) }
+        FieldSpec { rules, ..FieldSpec::new(name, column_type) }
     };
     let timestamp = FieldType::Scalar(forebay::schema::ScalarType::Timestamp);
     let mut spec = StoreSpec::stream("orders", KeyType::Int64)
@@ -68,20 +68,20 @@ async fn select_returns_events_with_key_times_and_columns() {
     assert_eq!(second.presence("note"), Presence::Absent);
     assert_eq!((first.values().count(), second.values().count()), (4, 3));
 
-    let few = select().key(1_i64).columns(["price"]).limit(2).send().await.unwrap();
-    assert_eq!(prices(&few), [10, 50]);
-    assert_eq!(few.events[0].presence("city"), Presence::Absent, "it was not asked for");
+    let first_events = select().key(1_i64).columns(["price"]).limit(2).send().await.unwrap();
+    assert_eq!(prices(&first_events), [10, 50]);
+    assert_eq!(first_events.events[0].presence("city"), Presence::Absent, "it was not asked for");
     let dear = select().equal("city", "Rome").order_by("price").descending().limit(3);
     assert_eq!(prices(&dear.send().await.unwrap()), [180, 160, 140]);
-    let some = select().between("price", 50..80).send().await.unwrap();
-    assert_eq!(prices(&some), [50, 60, 70]);
+    let events_between = select().between("price", 50..80).send().await.unwrap();
+    assert_eq!(prices(&events_between), [50, 60, 70]);
     assert_eq!(prices(&select().between("price", ..20).send().await.unwrap()), [0, 10]);
     assert_eq!(prices(&select().between("price", 180..).send().await.unwrap()), [180, 190]);
     let span = select().start(Timestamp::from_micros(3)).end(Timestamp::from_micros(5));
     let found = span.send().await.unwrap();
     assert_eq!(prices(&found), [30, 40]);
-    let later = orders.select().read(ReadOptions::after(found.token, PATIENCE)).send();
-    assert_eq!(later.await.unwrap().events.len(), 20, "its token is one to wait for");
+    let later_select = orders.select().read(ReadOptions::after(found.token, PATIENCE)).send();
+    assert_eq!(later_select.await.unwrap().events.len(), 20, "its token is one to wait for");
 }
 
 async fn refusal(select: EventQuery) -> (ErrorCode, Option<String>) {
@@ -99,17 +99,20 @@ async fn invalid_select_is_refused_before_it_is_sent() {
     let invalid = |column: Option<&str>| (ErrorCode::InvalidArgument, column.map(str::to_owned));
     assert_eq!(refusal(documents.select()).await, invalid(None));
     assert_eq!(refusal(orders.select().key("text")).await, invalid(None));
-    let within = DocumentKey::from(1_i64).with_partition_key(2_i64);
-    assert_eq!(refusal(orders.select().key(within)).await, invalid(None));
-    let two = orders.select().key(1_i64).equal("city", "Rome");
-    assert_eq!(refusal(two).await, invalid(None));
+    let partitioned_key = DocumentKey::from(1_i64).with_partition_key(2_i64);
+    assert_eq!(refusal(orders.select().key(partitioned_key)).await, invalid(None));
+    let two_criteria = orders.select().key(1_i64).equal("city", "Rome");
+    assert_eq!(refusal(two_criteria).await, invalid(None));
     assert_eq!(refusal(orders.select().between("price", 1..=2)).await, invalid(Some("price")));
-    let behind = (Bound::Excluded(1_i64), Bound::Unbounded);
-    assert_eq!(refusal(orders.select().between("price", behind)).await, invalid(Some("price")));
+    let exclusive_start = (Bound::Excluded(1_i64), Bound::Unbounded);
+    assert_eq!(
+        refusal(orders.select().between("price", exclusive_start)).await,
+        invalid(Some("price"))
+    );
     let spec = StoreSpec::documents("users", KeyType::String).partitions(1);
     let memory = Reader::in_memory(&spec, []).unwrap();
-    let refused = refusal(memory.as_store().select()).await;
-    assert_eq!(refused.0, ErrorCode::Unsupported);
+    let error = refusal(memory.as_store().select()).await;
+    assert_eq!(error.0, ErrorCode::Unsupported);
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ use crate::world::{PATIENCE, SOON, World, counters, counts};
 /// sequences before it.
 async fn assert_in_order(world: &World, store: &Store) {
     for appended in world.appended_everywhere(store).await {
-        let mut seen = HashSet::new();
-        let firsts = appended.into_iter().filter(|change| seen.insert(*change));
+        let mut positions_seen = HashSet::new();
+        let firsts = appended.into_iter().filter(|change| positions_seen.insert(*change));
         let firsts: Vec<_> = firsts.map(|(_, sequence)| sequence.0).collect();
         let dense: Vec<_> = (1..=firsts.len() as u64).collect();
         assert_eq!(firsts, dense);
@@ -32,15 +32,15 @@ async fn stream_acknowledges_every_write() {
         let write = store.upsert(&format!("u{}", number % 100)).increment("n", 1);
         acknowledgements.push(stream.send(write).await.unwrap());
     }
-    let taken = store.upsert("u0").set("n", 1).if_absent();
-    let taken = stream.send(taken).await.unwrap();
+    let conditional_write = store.upsert("u0").set("n", 1).if_absent();
+    let pending_outcome = stream.send(conditional_write).await.unwrap();
     let summary = stream.close().await.unwrap();
     assert_eq!((summary.resolved, summary.condition_failed, summary.failed), (6_001, 1, 0));
     assert_eq!(summary.token.positions.len(), 3);
     for acknowledgement in acknowledgements {
         assert_eq!(acknowledgement.await.unwrap().result, WriteResult::Appended);
     }
-    assert_eq!(taken.await.unwrap().result, WriteResult::ConditionFailed(None));
+    assert_eq!(pending_outcome.await.unwrap().result, WriteResult::ConditionFailed(None));
     let counts = counts(&world.reader("counters").await).await;
     assert!(counts.len() == 100 && counts.values().all(|count| *count == 60), "{counts:?}");
     assert_in_order(&world, &store).await;
@@ -117,10 +117,10 @@ async fn refused_write_is_reported_and_its_neighbours_succeed() {
     stream.send(store.upsert("a").increment("n", 1)).await.unwrap();
     assert_eq!(stream.flush().await.unwrap().resolved, 2);
     world.client().await.delete_store("counters").await.unwrap();
-    let refused = stream.send(store.upsert("a").increment("n", 1)).await.unwrap();
+    let refused_write = stream.send(store.upsert("a").increment("n", 1)).await.unwrap();
     let error = stream.flush().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
-    assert_eq!(refused.await.unwrap_err(), error);
+    assert_eq!(refused_write.await.unwrap_err(), error);
     assert_eq!(stream.summary().failed, 1);
     stream.flush().await.unwrap();
     let no_room = StreamOptions::default().bytes_max(0);
@@ -135,9 +135,9 @@ async fn writes_of_a_dropped_stream_have_an_unknown_outcome() {
     let store = counters(&client, 1).await;
     let mut stream = store.write_stream(StreamOptions::default()).unwrap();
     world.log.inner().close();
-    let held = stream.send(store.upsert("u").increment("n", 1)).await.unwrap();
+    let unresolved = stream.send(store.upsert("u").increment("n", 1)).await.unwrap();
     drop(stream);
-    assert_eq!(held.await.unwrap_err().code(), ErrorCode::UnknownOutcome);
+    assert_eq!(unresolved.await.unwrap_err().code(), ErrorCode::UnknownOutcome);
 }
 
 #[tokio::test]
@@ -152,8 +152,8 @@ async fn stream_waits_out_back_pressure() {
     let blob = || vec![0; 15 << 20];
     let send = |number: i64| tokio::spawn(store.put_value(number, blob()).send());
     let mut sends: FuturesUnordered<_> = (0..7).map(send).collect();
-    let refused = sends.next().await.unwrap().unwrap().unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::LimitExceeded);
+    let refusal = sends.next().await.unwrap().unwrap().unwrap_err();
+    assert_eq!(refusal.code(), ErrorCode::LimitExceeded);
     let mut stream = store.write_stream(StreamOptions::default()).unwrap().deadline(SOON);
     stream.send(store.put_value(9, blob())).await.unwrap();
     let error = stream.flush().await.unwrap_err();

@@ -33,7 +33,7 @@ async fn every_value_type_arrives_as_sent() {
         .field("f16", FieldType::Vector(VectorType::F16, 2))
         .field("i8", FieldType::Vector(VectorType::I8, 2));
     let store = client.create_store(&spec).await.unwrap();
-    let at = Timestamp::from_micros(1_234_567);
+    let time = Timestamp::from_micros(1_234_567);
     let values: Vec<(&str, Value)> = vec![
         ("bool", true.into()),
         ("bool list", vec![true, false].into()),
@@ -49,8 +49,8 @@ async fn every_value_type_arrives_as_sent() {
         ("string list", vec!["", "a"].into()),
         ("bytes", b"\xff\x00".into()),
         ("bytes list", vec![vec![1u8], vec![]].into()),
-        ("timestamp", at.into()),
-        ("timestamp list", vec![at].into()),
+        ("timestamp", time.into()),
+        ("timestamp list", vec![time].into()),
         ("f32", vec![0.5f32, -1.5].into()),
         ("f16", vec![f16::from_f32(0.5), f16::NEG_INFINITY].into()),
         ("i8", vec![-128i8, 127].into()),
@@ -60,8 +60,8 @@ async fn every_value_type_arrives_as_sent() {
     for (field, value) in &values {
         write = write.set(field, value.clone());
     }
-    let written = write.ttl(Duration::from_secs(3600)).send().await.unwrap();
-    let found = document(&world.reader("types").await, &written.token, "u").await.unwrap();
+    let outcome = write.ttl(Duration::from_secs(3600)).send().await.unwrap();
+    let found = document(&world.reader("types").await, &outcome.token, "u").await.unwrap();
     for (field, value) in &values {
         let id = store.definition().field(field).unwrap().id;
         assert_eq!(found.value(id), Some(value), "{field}");

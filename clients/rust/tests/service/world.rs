@@ -32,9 +32,9 @@ impl World {
         let entropy = Arc::new(SeededEntropy::new(11));
         let log = FaultyLog::new(GatedLog::new(memory), entropy, FaultRates::default());
         let log = Arc::new(log);
-        let served = Arc::clone(&log);
+        let served_log = Arc::clone(&log);
         let node = TestNode::start(None, move || {
-            let log: Arc<dyn ChangeLog> = served.clone();
+            let log: Arc<dyn ChangeLog> = served_log.clone();
             std::future::ready(log)
         });
         Self { log, node: node.await }

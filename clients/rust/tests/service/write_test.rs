@@ -20,29 +20,29 @@ async fn each_verb_takes_effect_at_its_token() {
         (definition.field("n").unwrap().id, definition.field("name").unwrap().id)
     };
 
-    let written = store.upsert("u1").set("n", 41).set("name", "Ada").send().await.unwrap();
-    assert_eq!(written.result, WriteResult::Appended);
-    let found = document(&reader, &written.token, "u1").await.unwrap();
+    let outcome = store.upsert("u1").set("n", 41).set("name", "Ada").send().await.unwrap();
+    assert_eq!(outcome.result, WriteResult::Appended);
+    let found = document(&reader, &outcome.token, "u1").await.unwrap();
     assert_eq!(found.value(n), Some(&Value::Int64(41)));
     assert_eq!(found.value(name), Some(&Value::String("Ada".to_owned())));
 
-    let written = store.upsert("u1").increment("n", 1).set_null("name").send().await.unwrap();
-    let found = document(&reader, &written.token, "u1").await.unwrap();
+    let outcome = store.upsert("u1").increment("n", 1).set_null("name").send().await.unwrap();
+    let found = document(&reader, &outcome.token, "u1").await.unwrap();
     assert_eq!(found.value(n), Some(&Value::Int64(42)));
     assert_eq!(found.cell(name).unwrap().value, None, "null, not absent");
 
-    let written = store.upsert("u1").remove_field("name").max("n", 40).send().await.unwrap();
-    let found = document(&reader, &written.token, "u1").await.unwrap();
+    let outcome = store.upsert("u1").remove_field("name").max("n", 40).send().await.unwrap();
+    let found = document(&reader, &outcome.token, "u1").await.unwrap();
     assert_eq!(found.cell(name), None);
     assert_eq!(found.value(n), Some(&Value::Int64(42)));
 
-    let written = store.put("u1").set("name", "").send().await.unwrap();
-    let found = document(&reader, &written.token, "u1").await.unwrap();
+    let outcome = store.put("u1").set("name", "").send().await.unwrap();
+    let found = document(&reader, &outcome.token, "u1").await.unwrap();
     assert_eq!(found.cell(n), None, "a put replaces the document");
     assert_eq!(found.value(name), Some(&Value::String(String::new())), "empty, not absent");
 
-    let written = store.delete("u1").send().await.unwrap();
-    assert_eq!(document(&reader, &written.token, "u1").await, None);
+    let outcome = store.delete("u1").send().await.unwrap();
+    assert_eq!(document(&reader, &outcome.token, "u1").await, None);
 }
 
 #[tokio::test]
@@ -91,8 +91,11 @@ async fn if_version_failure_returns_the_current_version() {
     };
     let retried = store.upsert(7).set("n", 2).if_version(version).send().await.unwrap();
     assert_eq!(retried.result, WriteResult::Applied);
-    let newer = store.upsert(7).set("n", 2).if_newer("n").send().await.unwrap();
-    assert!(matches!(newer.result, WriteResult::ConditionFailed(Some(_))), "2 is not above 2");
+    let newer_outcome = store.upsert(7).set("n", 2).if_newer("n").send().await.unwrap();
+    assert!(
+        matches!(newer_outcome.result, WriteResult::ConditionFailed(Some(_))),
+        "2 is not above 2"
+    );
 }
 
 #[tokio::test]
@@ -130,12 +133,13 @@ async fn partition_key_and_key_together_name_the_document() {
     let store = client.create_store(&spec).await.unwrap();
     let reader = world.reader("carts").await;
     let key = |user: i64| DocumentKey::from("cart").with_partition_key(user);
-    let one = store.upsert(key(1)).list_append("items", ["a", "b"], 2).send().await.unwrap();
+    let list_outcome =
+        store.upsert(key(1)).list_append("items", ["a", "b"], 2).send().await.unwrap();
     let other = store.upsert(key(2)).set_add("items", ["c"], 2).send().await.unwrap();
-    let removed = store.upsert(key(1)).set_remove("items", ["a"]).send().await.unwrap();
-    let mut token = one.token;
+    let set_outcome = store.upsert(key(1)).set_remove("items", ["a"]).send().await.unwrap();
+    let mut token = list_outcome.token;
     token.merge(&other.token).unwrap();
-    token.merge(&removed.token).unwrap();
+    token.merge(&set_outcome.token).unwrap();
     let items = store.definition().field("items").unwrap().id;
     for (user, expected) in [(1, "b"), (2, "c")] {
         let found = document(&reader, &token, key(user)).await.unwrap();
@@ -184,8 +188,14 @@ async fn change_too_large_for_an_entry_is_refused_before_it_is_sent() {
         .field("a", STRING)
         .field("b", STRING);
     let store = client.create_store(&spec).await.unwrap();
-    let half = "v".repeat(VALUE_BYTES_MAX * 3 / 4);
-    let error = store.put("u").set("a", half.as_str()).set("b", half).send().await.unwrap_err();
+    let large_value = "v".repeat(VALUE_BYTES_MAX * 3 / 4);
+    let error = store
+        .put("u")
+        .set("a", large_value.as_str())
+        .set("b", large_value)
+        .send()
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded);
     assert_eq!(error.error().context().store.as_deref(), Some("wide"));
 }
@@ -275,10 +285,10 @@ async fn handle_learns_alterations_of_other_clients() {
     other.alter_store("counters", None, &drop_and_add).await.unwrap();
     // The answer to this write says that the definition is old, so the next write has the new one.
     store.upsert("u").set("n", 1).send().await.unwrap();
-    let written = store.upsert("u").set("city", 47).send().await.unwrap();
+    let outcome = store.upsert("u").set("city", 47).send().await.unwrap();
     assert_eq!(store.definition().version.0, 3);
     let city = store.definition().field("city").unwrap().id;
-    let found = document(&world.reader("counters").await, &written.token, "u").await.unwrap();
+    let found = document(&world.reader("counters").await, &outcome.token, "u").await.unwrap();
     assert_eq!(found.value(city), Some(&Value::Int64(47)));
 }
 
@@ -290,9 +300,9 @@ async fn handle_is_bound_to_its_store_and_not_to_its_name() {
     client.delete_store("counters").await.unwrap();
     let error = store.upsert("u").set("n", 1).send().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
-    let again = counters(&client, 2).await;
+    let recreated = counters(&client, 2).await;
     let error = store.upsert("u").set("n", 1).send().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
     assert_eq!(store.refresh().await.unwrap_err().code(), ErrorCode::NotFound);
-    again.upsert("u").set("n", 1).send().await.unwrap();
+    recreated.upsert("u").set("n", 1).send().await.unwrap();
 }
