@@ -43,8 +43,8 @@ pub unsafe extern "C" fn fb_client_connect(
         let endpoint = unsafe { endpoint.text()? };
         let deadline = options.deadline;
         let client_made = wait(Client::connect(endpoint, options))??;
-        let (closed, in_flight) = (Arc::default(), Arc::default());
-        let open = OpenClient { client: client_made, closed, deadline, in_flight };
+        let (is_closed, in_flight) = (Arc::default(), Arc::default());
+        let open = OpenClient { client: client_made, is_closed, deadline, in_flight };
         let id = registry::insert(Object::Client(open))?;
         // SAFETY: as above.
         unsafe { put(client, id) };
@@ -160,8 +160,8 @@ pub unsafe extern "C" fn fb_store_alter(
         let open = registry::open(client)?;
         // SAFETY: the caller follows the header's rules.
         let (name, alterations) = unsafe {
-            let given = slice(alterations, alteration_count)?;
-            let alterations = given.iter().map(|one| one.alteration());
+            let requested = slice(alterations, alteration_count)?;
+            let alterations = requested.iter().map(|alteration| alteration.alteration());
             (name.text()?, alterations.collect::<Result<Vec<_>>>()?)
         };
         let from = (from_version > 0).then_some(SchemaVersion(from_version));

@@ -33,18 +33,18 @@ pub unsafe extern "C" fn fb_store_send(
 ) -> i32 {
     ffi_call(error, || {
         let open = registry::open(store)?;
-        let opened = open.store()?;
+        let open_store = open.store()?;
         // SAFETY: the caller follows the header's rules.
         let (batch, sink) = unsafe {
-            (batch_of(opened.store()?, changes, change_count, deadline_ms)?, Sink::of(sink)?)
+            (batch_of(open_store.store()?, changes, change_count, deadline_ms)?, Sink::of(sink)?)
         };
-        let room = opened.in_flight().room(change_count)?;
+        let room = open_store.in_flight().room(change_count)?;
         spawn(async move {
-            let told = match batch.send().await {
+            let record = match batch.send().await {
                 Ok(outcome) => pack_outcome(&outcome),
-                Err(failed) => pack_error(failed.into()),
+                Err(write_error) => pack_error(write_error.into()),
             };
-            sink.tell(told, Some(room));
+            sink.tell(record, Some(room));
         })?;
         Ok(())
     })
@@ -63,27 +63,29 @@ pub unsafe extern "C" fn fb_stream_open(
 ) -> i32 {
     ffi_call(error, || {
         let open = registry::open(store)?;
-        let opened = open.store()?;
-        let (mut asked, mut deadline) = (StreamOptions::default(), opened.deadline());
+        let open_store = open.store()?;
+        let (mut stream_options, mut deadline) = (StreamOptions::default(), open_store.deadline());
         if !options.is_null() {
             // SAFETY: the caller follows the header's rules.
-            let given = unsafe { one(options)? };
-            let or = |given: u64, unless: usize| match usize::try_from(given) {
+            let given_options = unsafe { one(options)? };
+            let or = |value: u64, unless: usize| match usize::try_from(value) {
                 Ok(0) => unless,
-                given => given.unwrap_or(usize::MAX),
+                value => value.unwrap_or(usize::MAX),
             };
-            asked.changes_max = or(given.changes_max, asked.changes_max);
-            asked.bytes_max = or(given.bytes_max, asked.bytes_max);
-            deadline = millis_or(given.deadline_ms, deadline);
+            stream_options.changes_max = or(given_options.changes_max, stream_options.changes_max);
+            stream_options.bytes_max = or(given_options.bytes_max, stream_options.bytes_max);
+            deadline = millis_or(given_options.deadline_ms, deadline);
         }
-        let undelivered = asked.changes_max.min(Semaphore::MAX_PERMITS);
-        let made = OpenStream {
-            stream: Mutex::new(opened.store()?.write_stream(asked)?.deadline(deadline)),
-            client_closed: opened.client_closed(),
+        let undelivered = stream_options.changes_max.min(Semaphore::MAX_PERMITS);
+        let open_stream = OpenStream {
+            stream: Mutex::new(
+                open_store.store()?.write_stream(stream_options)?.deadline(deadline),
+            ),
+            client_closed: open_store.client_closed(),
             undelivered: Arc::new(Semaphore::new(undelivered)),
             deadline,
         };
-        let id = registry::insert(Object::Stream(Box::new(made)))?;
+        let id = registry::insert(Object::Stream(Box::new(open_stream)))?;
         // SAFETY: as above.
         unsafe { put(stream, id) };
         Ok(())
@@ -104,13 +106,13 @@ pub unsafe extern "C" fn fb_stream_send(
 ) -> i32 {
     ffi_call(error, || {
         let (open, store) = (registry::open(stream)?, registry::open(store)?);
-        let opened = open.stream()?;
+        let open_stream = open.stream()?;
         // SAFETY: the caller follows the header's rules.
         let (write, sink) =
             unsafe { (one(change)?.write(store.store()?.store()?)?, Sink::of(sink)?) };
-        let mut streaming = opened.stream()?.lock();
+        let mut streaming = open_stream.stream()?.lock();
         let (acknowledgement, room) = wait(async {
-            let room = opened.room().await?;
+            let room = open_stream.room().await?;
             Ok::<_, Error>((streaming.send(write).await?, room))
         })??;
         spawn(async move { sink.tell(acknowledged(acknowledgement).await, Some(room)) })?;
@@ -124,7 +126,7 @@ async fn acknowledged(acknowledgement: Acknowledgement) -> Vec<u8> {
             let (token, results) = (outcome.token, vec![Ok(outcome.result)]);
             pack_outcome(&BatchOutcome { token, results })
         }
-        Err(failed) => pack_error(failed.into()),
+        Err(write_error) => pack_error(write_error.into()),
     }
 }
 
@@ -185,8 +187,8 @@ mod tests {
     #[test]
     fn outcomes_are_packed_with_their_errors() {
         let token = Token::new(forebay::schema::StoreId(1));
-        let refused = Err(Error::limit_exceeded("less", 3, 4).with_store("s"));
-        let outcome = BatchOutcome { token, results: vec![Ok(WriteResult::Applied), refused] };
+        let refusal = Err(Error::limit_exceeded("less", 3, 4).with_store("s"));
+        let outcome = BatchOutcome { token, results: vec![Ok(WriteResult::Applied), refusal] };
         let bytes = pack_outcome(&outcome);
         assert!(bytes.windows(4).any(|text| text == b"less"));
         assert!(pack_error(Error::closed("gone").into()).starts_with(&[13, 0, 0, 0]));

@@ -32,10 +32,10 @@ impl OpenReader {
         read: *const FbReadOptions,
     ) -> Result<PackedValues> {
         // SAFETY: the caller vouches for them.
-        let (given, options) = unsafe { (keys(given)?, read_arguments(read)?) };
-        self.wait_for(&options, &given)?;
+        let (requested_keys, options) = unsafe { (keys(given)?, read_arguments(read)?) };
+        self.wait_for(&options, &requested_keys)?;
         let mut values = PackedValues::default();
-        self.read_here(&options, |view| view.get_packed(&given, handle, &mut values))?;
+        self.read_here(&options, |view| view.get_packed(&requested_keys, handle, &mut values))?;
         Ok(values)
     }
 }
@@ -111,9 +111,15 @@ pub unsafe extern "C" fn fb_reader_get_many_into(
                 slice_mut(values, bytes)?.copy_from_slice(&packed.bytes);
                 slice_mut(ends, keys)?.copy_from_slice(&packed.ends);
                 let codes = packed.statuses.iter().map(|status| *status as u8);
-                slice_mut(statuses, keys)?.iter_mut().zip(codes).for_each(|(at, code)| *at = code);
+                slice_mut(statuses, keys)?
+                    .iter_mut()
+                    .zip(codes)
+                    .for_each(|(place, code)| *place = code);
                 let codes = packed.presences.iter().copied().map(presence_code);
-                slice_mut(presences, keys)?.iter_mut().zip(codes).for_each(|(at, code)| *at = code);
+                slice_mut(presences, keys)?
+                    .iter_mut()
+                    .zip(codes)
+                    .for_each(|(place, code)| *place = code);
             }
             put(length, bytes);
         }
@@ -137,11 +143,11 @@ pub unsafe extern "C" fn fb_reader_get_documents(
         let open = registry::open(reader)?;
         let found = open.reader()?;
         // SAFETY: the caller follows the header's rules.
-        let (given, options) = unsafe { (keys(given)?, read_arguments(read)?) };
-        found.wait_for(&options, &given)?;
+        let (requested_keys, options) = unsafe { (keys(given)?, read_arguments(read)?) };
+        found.wait_for(&options, &requested_keys)?;
         let mut packer = Packer::default();
         found.read_here(&options, |view| {
-            view.get_many(&given, |_, answer| {
+            view.get_many(&requested_keys, |_, answer| {
                 packer.u8(answer.status() as u8);
                 match answer {
                     KeyAnswer::Found(row) => packer.document(&row),
@@ -174,13 +180,13 @@ pub unsafe extern "C" fn fb_gather_plan_open(
         let open = registry::open(reader)?;
         let reader = &open.reader()?.reader;
         // SAFETY: the caller follows the header's rules.
-        let given = unsafe { slice(fields, field_count)? };
+        let given_fields = unsafe { slice(fields, field_count)? };
         let field = |field: &FbGatherField| {
             // SAFETY: as above.
             let (name, default) = unsafe { (field.name.text()?, field.fallback.value()?) };
             Ok(GatherField { name, default })
         };
-        let fields = given.iter().map(field).collect::<Result<Vec<_>>>()?;
+        let fields = given_fields.iter().map(field).collect::<Result<Vec<_>>>()?;
         let conversion = if lossy == 0 { Conversion::Exact } else { Conversion::Lossy };
         let planned = match cell {
             0 => OpenPlan::F32(reader.plan_gather(&fields, conversion)?),
@@ -246,9 +252,9 @@ unsafe fn gather<E: Element>(
     matrix: &Matrix<E>,
 ) -> Result<()> {
     // SAFETY: the caller follows the header's rules.
-    let (given, options) = unsafe { (keys(given)?, read_arguments(read)?) };
-    found.wait_for(&options, &given)?;
-    let rows = forebay::reads::KeyList::count(&given);
+    let (requested_keys, options) = unsafe { (keys(given)?, read_arguments(read)?) };
+    found.wait_for(&options, &requested_keys)?;
+    let rows = forebay::reads::KeyList::count(&requested_keys);
     let cells = rows * plan.width();
     if matrix.capacity < cells as u64 {
         let message = format!("the matrix needs room for {cells}, and has {}", matrix.capacity);
@@ -261,7 +267,7 @@ unsafe fn gather<E: Element>(
     let values = unsafe { slice_mut(matrix.values, cells as u64)? };
     let mut out =
         GatherOut { values, statuses: statuses.as_deref_mut(), cells: presences.as_deref_mut() };
-    found.read_here(&options, |view| view.gather(plan, &given, &mut out))?;
+    found.read_here(&options, |view| view.gather(plan, &requested_keys, &mut out))?;
     if let Some(statuses) = statuses {
         // SAFETY: as above; the header requires space for a byte per key.
         let places = unsafe { slice_mut(matrix.statuses, rows as u64)? };
@@ -366,8 +372,8 @@ pub unsafe extern "C" fn fb_reader_gather_i64(
 pub unsafe extern "C" fn fb_scan_open(reader: u64, scan: *mut u64, error: *mut FbError) -> i32 {
     ffi_call(error, || {
         let open = registry::open(reader)?;
-        let started = OpenScan { reader, scan: open.reader()?.reader.scan() };
-        let id = registry::insert(Object::Scan(started.into()))?;
+        let open_scan = OpenScan { reader, scan: open.reader()?.reader.scan() };
+        let id = registry::insert(Object::Scan(open_scan.into()))?;
         // SAFETY: the caller follows the header's rules.
         unsafe { put(scan, id) };
         Ok(())

@@ -28,12 +28,12 @@ impl From<Error> for CallError {
 }
 
 impl From<WriteError> for CallError {
-    fn from(failed: WriteError) -> Self {
-        let error = failed.error().clone();
+    fn from(write_error: WriteError) -> Self {
+        let error = write_error.error().clone();
         // Codes other than `UnknownOutcome` mean that nothing is in the log: the caller still has
         // the changes, and gets no id.
         let unknown = error.code() == ErrorCode::UnknownOutcome;
-        Self { error, pending: failed.into_pending().filter(|_| unknown).map(Box::new) }
+        Self { error, pending: write_error.into_pending().filter(|_| unknown).map(Box::new) }
     }
 }
 
@@ -47,8 +47,8 @@ impl CallError {
 /// Runs an entry point: returns its status, and writes a failure's details if `error` is not null.
 /// A panic becomes `Internal`.
 pub(crate) fn ffi_call(error: *mut FbError, run: impl FnOnce() -> Result<(), CallError>) -> i32 {
-    let ended = catch_unwind(AssertUnwindSafe(run));
-    let Err(failure) = ended.unwrap_or_else(|panic| Err(Error::of_panic(&*panic).into())) else {
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    let Err(failure) = outcome.unwrap_or_else(|panic| Err(Error::of_panic(&*panic).into())) else {
         return 0;
     };
     let status = failure.error.code().number();

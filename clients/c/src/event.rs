@@ -42,15 +42,15 @@ impl Sink {
     /// `InvalidArgument` for a sink without a callback and an inbox, `Closed` for a closed inbox.
     pub(crate) unsafe fn of(sink: *const FbSink) -> Result<Self> {
         // SAFETY: the caller vouches for it.
-        let given = unsafe { one(sink)? };
-        if let Some(callback) = given.callback {
-            return Ok(Self::Callback(callback, Context(given.context)));
+        let given_sink = unsafe { one(sink)? };
+        if let Some(callback) = given_sink.callback {
+            return Ok(Self::Callback(callback, Context(given_sink.context)));
         }
-        if given.inbox == 0 {
+        if given_sink.inbox == 0 {
             return Err(Error::invalid_argument("a sink has a callback or an inbox; give one"));
         }
-        let open = registry::open(given.inbox)?;
-        Ok(Self::Inbox(Arc::clone(open.inbox()?), given.ticket))
+        let open = registry::open(given_sink.inbox)?;
+        Ok(Self::Inbox(Arc::clone(open.inbox()?), given_sink.ticket))
     }
 
     /// Passes an event to the caller, and releases the event's space once the caller has received
@@ -106,15 +106,15 @@ pub unsafe extern "C" fn fb_inbox_next(
         // The call has its own reference: a wait may be long, and a close ends it.
         let inbox = Arc::clone(registry::open(inbox)?.inbox()?);
         let max = usize::try_from(events_max).unwrap_or(usize::MAX).max(1);
-        let taken = inbox.take(Duration::from_millis(timeout_ms), max)?;
+        let events_taken = inbox.take(Duration::from_millis(timeout_ms), max)?;
         let mut packer = Packer::default();
-        for event in &taken {
+        for event in &events_taken {
             packer.u64(event.ticket);
             packer.text(&event.bytes);
         }
         // SAFETY: the caller follows the header's rules.
         unsafe {
-            put(count, taken.len() as u64);
+            put(count, events_taken.len() as u64);
             put(events, packer.finish());
         }
         Ok(())

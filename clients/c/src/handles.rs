@@ -21,14 +21,14 @@ use crate::process::{wait, wait_here};
 /// A client; after its close, its stores return `Closed` too.
 pub(crate) struct OpenClient {
     pub(crate) client: Client,
-    pub(crate) closed: Arc<AtomicBool>,
+    pub(crate) is_closed: Arc<AtomicBool>,
     pub(crate) deadline: Duration,
     pub(crate) in_flight: Arc<InFlightChanges>,
 }
 
 impl OpenClient {
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.is_closed.store(true, Ordering::Release);
     }
 }
 
@@ -45,7 +45,7 @@ impl OpenStore {
     pub(crate) fn new(client: &OpenClient, store: Store) -> Self {
         Self {
             store,
-            client_closed: Arc::clone(&client.closed),
+            client_closed: Arc::clone(&client.is_closed),
             deadline: client.deadline,
             in_flight: Arc::clone(&client.in_flight),
         }
@@ -94,8 +94,8 @@ impl InFlightChanges {
     /// # Errors
     /// `LimitExceeded` if too many changes are in flight.
     pub(crate) fn room(&self, changes: u64) -> Result<OwnedSemaphorePermit> {
-        let asked = u32::try_from(changes.max(1)).unwrap_or(u32::MAX);
-        Arc::clone(&self.0).try_acquire_many_owned(asked).map_err(|_| {
+        let permits = u32::try_from(changes.max(1)).unwrap_or(u32::MAX);
+        Arc::clone(&self.0).try_acquire_many_owned(permits).map_err(|_| {
             let in_flight = CLIENT_STREAM_CHANGES_MAX - self.0.available_permits();
             let message =
                 "too many changes are in flight; wait for some of them, or write to a stream";
@@ -162,24 +162,24 @@ impl OpenReader {
         &self,
         options: &ReadArguments,
         key: DocumentKey<'_>,
-        with: impl FnOnce(&View<'_>) -> Result<T>,
+        visit: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
         if options.waits {
             let partition = self.reader.partition_of(key)?;
             self.wait(self.reader.wait(&options.read, &[partition]))??;
         }
-        self.read_here(options, with)
+        self.read_here(options, visit)
     }
 
     /// Reads what is applied in this process, after the wait of `options`.
     pub(crate) fn read_here<T>(
         &self,
         options: &ReadArguments,
-        with: impl FnOnce(&View<'_>) -> Result<T>,
+        visit: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
         match options.in_memory {
-            false => self.reader.read_local(options.max_staleness, with),
-            true => self.reader.read_in_memory(with),
+            false => self.reader.read_local(options.max_staleness, visit),
+            true => self.reader.read_in_memory(visit),
         }
     }
 }
@@ -252,11 +252,11 @@ mod tests {
     #[test]
     fn client_bounds_its_changes_in_flight() {
         let flight = InFlightChanges::default();
-        let held = flight.room(CLIENT_STREAM_CHANGES_MAX as u64).unwrap();
+        let permit = flight.room(CLIENT_STREAM_CHANGES_MAX as u64).unwrap();
         let error = flight.room(2).unwrap_err();
         assert_eq!(error.code(), ErrorCode::LimitExceeded);
         assert_eq!(error.context().actual, Some(CLIENT_STREAM_CHANGES_MAX as u64 + 2));
-        drop(held);
+        drop(permit);
         assert!(flight.room(2).is_ok());
     }
 }

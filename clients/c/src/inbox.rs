@@ -33,8 +33,8 @@ struct InboxQueues {
     events: VecDeque<Event>,
     /// Log records, each with its ticket, in a separate queue with its own bound.
     records: VecDeque<Event>,
-    dropped: u64,
-    closed: bool,
+    dropped_records: u64,
+    is_closed: bool,
 }
 
 impl Inbox {
@@ -46,7 +46,7 @@ impl Inbox {
     pub(crate) fn add_record(&self, ticket: u64, bytes: Vec<u8>) {
         let mut waiting = self.waiting.lock();
         if waiting.records.len() == RECORDS_MAX {
-            waiting.dropped += 1;
+            waiting.dropped_records += 1;
             return;
         }
         waiting.records.push_back(Event { ticket, bytes, _room: None });
@@ -55,30 +55,32 @@ impl Inbox {
     }
 
     pub(crate) fn close(&self) {
-        self.waiting.lock().closed = true;
+        self.waiting.lock().is_closed = true;
         self.arrived.notify_all();
     }
 
     /// Waits for events and takes some; returns none if none come in time.
     pub(crate) fn take(&self, timeout: Duration, max: usize) -> Result<Vec<Event>> {
         let mut waiting = self.waiting.lock();
-        while waiting.events.is_empty() && waiting.records.is_empty() && !waiting.closed {
+        while waiting.events.is_empty() && waiting.records.is_empty() && !waiting.is_closed {
             if self.arrived.wait_for(&mut waiting, timeout).timed_out() {
                 return Ok(Vec::new());
             }
         }
-        if waiting.closed {
+        if waiting.is_closed {
             return Err(Error::closed("the inbox was closed; open another one"));
         }
         let count = waiting.records.len().min(max);
-        let mut taken: Vec<_> = waiting.records.drain(..count).collect();
-        if let Some(ticket) = taken.last().map(|last| last.ticket).filter(|_| waiting.dropped > 0) {
-            let bytes = dropped_record(std::mem::take(&mut waiting.dropped));
-            taken.push(Event { ticket, bytes, _room: None });
+        let mut events: Vec<_> = waiting.records.drain(..count).collect();
+        if let Some(ticket) =
+            events.last().map(|last| last.ticket).filter(|_| waiting.dropped_records > 0)
+        {
+            let bytes = dropped_record(std::mem::take(&mut waiting.dropped_records));
+            events.push(Event { ticket, bytes, _room: None });
         }
-        let count = waiting.events.len().min(max.saturating_sub(taken.len()));
-        taken.extend(waiting.events.drain(..count));
-        Ok(taken)
+        let count = waiting.events.len().min(max.saturating_sub(events.len()));
+        events.extend(waiting.events.drain(..count));
+        Ok(events)
     }
 }
 
@@ -124,10 +126,10 @@ mod tests {
             sink.tell_record(vec![1]);
             sink.tell(vec![2], None);
         }
-        let taken = inbox.take(LONG, usize::MAX).unwrap();
-        let of = |byte: u8| taken.iter().filter(|event| event.bytes == [byte]).count();
-        assert_eq!((of(1), of(2)), (RECORDS_MAX, RECORDS_MAX + 3));
-        let text = String::from_utf8_lossy(&taken[RECORDS_MAX].bytes).into_owned();
+        let events = inbox.take(LONG, usize::MAX).unwrap();
+        let count_of = |byte: u8| events.iter().filter(|event| event.bytes == [byte]).count();
+        assert_eq!((count_of(1), count_of(2)), (RECORDS_MAX, RECORDS_MAX + 3));
+        let text = String::from_utf8_lossy(&events[RECORDS_MAX].bytes).into_owned();
         assert!(text.contains("3 records"), "{text}");
     }
 

@@ -55,9 +55,9 @@ fn fitting<T>(data: *const T, count: u64) -> Result<usize> {
         ));
     }
     let count = usize::try_from(count).ok();
-    let fits =
+    let is_addressable =
         |count: &usize| count.checked_mul(size_of::<T>()).is_some_and(|n| n <= isize::MAX as usize);
-    count.filter(fits).ok_or_else(|| {
+    count.filter(is_addressable).ok_or_else(|| {
         Error::invalid_argument("a length exceeds the address space; give the length of the data")
     })
 }
@@ -263,30 +263,30 @@ pub(crate) unsafe fn read_arguments(read: *const FbReadOptions) -> Result<ReadAr
         });
     }
     // SAFETY: the caller vouches for it.
-    let (given, token) = unsafe {
-        let given = one(read)?;
-        (given, given.token.bytes()?)
+    let (arguments, token) = unsafe {
+        let arguments = one(read)?;
+        (arguments, arguments.token.bytes()?)
     };
-    let timeout = Duration::from_millis(given.timeout_ms);
-    let read = match given.wait {
+    let timeout = Duration::from_millis(arguments.timeout_ms);
+    let read = match arguments.wait {
         0 | NO_DISK => ReadOptions::local(),
         1 => ReadOptions::after(Token::decode(token)?, timeout),
         2 => ReadOptions::latest(timeout),
         _ => return Err(Error::invalid_argument("no such wait; see FB_WAIT in forebay.h")),
     };
     let max_staleness =
-        (given.max_staleness_ms > 0).then(|| Duration::from_millis(given.max_staleness_ms));
-    let in_memory = given.wait == NO_DISK;
+        (arguments.max_staleness_ms > 0).then(|| Duration::from_millis(arguments.max_staleness_ms));
+    let in_memory = arguments.wait == NO_DISK;
     if in_memory && max_staleness.is_some() {
         let message = "a read that waits for no disk has no bound of age; leave one of the two out";
         return Err(Error::invalid_argument(message));
     }
-    Ok(ReadArguments { read, waits: matches!(given.wait, 1 | 2), max_staleness, in_memory })
+    Ok(ReadArguments { read, waits: matches!(arguments.wait, 1 | 2), max_staleness, in_memory })
 }
 
 /// Returns milliseconds as the caller gives them; 0 is the default.
-pub(crate) fn millis_or(given: u64, unless: Duration) -> Duration {
-    if given > 0 { Duration::from_millis(given) } else { unless }
+pub(crate) fn millis_or(milliseconds: u64, unless: Duration) -> Duration {
+    if milliseconds > 0 { Duration::from_millis(milliseconds) } else { unless }
 }
 
 /// Returns a time to live in microseconds; below 0 is none.
@@ -334,8 +334,9 @@ mod tests {
             let value = FbValue { value_type: 7, reserved: 0, data }.value().unwrap();
             assert_eq!(value, Some(Value::Bytes(vec![1, 2, 3])));
             assert_eq!(FbValue { value_type: 0, reserved: 0, data }.value().unwrap(), None);
-            let none = FbText { data: std::ptr::null(), length: 0 };
-            let key = FbKey { key_type: 3, partition_key_type: 0, key: data, partition_key: none };
+            let null_text = FbText { data: std::ptr::null(), length: 0 };
+            let key =
+                FbKey { key_type: 3, partition_key_type: 0, key: data, partition_key: null_text };
             assert!(key.key().is_err());
         }
     }

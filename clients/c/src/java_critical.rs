@@ -132,13 +132,13 @@ impl Values<'_> {
             room.copy_from_slice(&packed.bytes);
             self.ends.copy_from_slice(&packed.ends);
             let statuses = packed.statuses.iter().map(|status| *status as u8);
-            self.statuses.iter_mut().zip(statuses).for_each(|(at, code)| *at = code);
+            self.statuses.iter_mut().zip(statuses).for_each(|(place, code)| *place = code);
             let presences = packed.presences.iter().copied().map(presence_code);
-            self.presences.iter_mut().zip(presences).for_each(|(at, code)| *at = code);
+            self.presences.iter_mut().zip(presences).for_each(|(place, code)| *place = code);
         }
         if packed.bytes.capacity() <= KEPT_BYTES_MAX {
             // During the destruction of thread-local data nothing is cached.
-            let _ = KEPT.try_with(|kept| kept.set(packed));
+            let _ = KEPT.try_with(|cache| cache.set(packed));
         }
         Ok(length as i64)
     }

@@ -75,18 +75,20 @@ impl KeyList for GivenKeys<'_> {
 pub(crate) unsafe fn keys<'a>(keys: *const FbKeys) -> Result<GivenKeys<'a>> {
     // SAFETY: the caller vouches for every pointer; ends are read only for keys that have ends.
     unsafe {
-        let given = one(keys)?;
-        let count = usize::try_from(given.count).map_err(|_| {
+        let given_keys = one(keys)?;
+        let count = usize::try_from(given_keys.count).map_err(|_| {
             Error::invalid_argument("a count exceeds the address space; give the count of the data")
         })?;
         let part = |code, bytes: &'a [u8], ends: *const u64| {
-            let ends = if ends.is_null() { &[] } else { slice(ends, given.count)? };
+            let ends = if ends.is_null() { &[] } else { slice(ends, given_keys.count)? };
             Part::new(code, bytes, ends, count)
         };
-        let primary = part(given.key_type, given.keys.bytes()?, given.ends)?;
-        let partition = match given.partition_key_type {
+        let primary = part(given_keys.key_type, given_keys.keys.bytes()?, given_keys.ends)?;
+        let partition = match given_keys.partition_key_type {
             0 => None,
-            code => Some(part(code, given.partition_keys.bytes()?, given.partition_ends)?),
+            code => {
+                Some(part(code, given_keys.partition_keys.bytes()?, given_keys.partition_ends)?)
+            }
         };
         Ok(GivenKeys { count, primary, partition })
     }

@@ -54,7 +54,7 @@ fn log_to(level: u32, sink: Option<Sink>) -> Result<()> {
     Ok(())
 }
 
-fn wanted() -> LevelFilter {
+fn level_limit() -> LevelFilter {
     LOG_LEVELS.get(WANTED.load(Ordering::Relaxed) as usize).copied().unwrap_or(LevelFilter::OFF)
 }
 
@@ -65,12 +65,12 @@ impl Subscriber for Records {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let level = *metadata.level();
         metadata.is_event()
-            && level <= wanted()
+            && level <= level_limit()
             && (level <= Level::INFO || metadata.target().starts_with(OURS))
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(wanted())
+        Some(level_limit())
     }
 
     fn event(&self, event: &Event<'_>) {

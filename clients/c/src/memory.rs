@@ -35,8 +35,8 @@ pub unsafe extern "C" fn fb_test_reader_open(
         // SAFETY: as above.
         let rows = unsafe { batch_of(memory.as_store(), rows, row_count, 0)? };
         wait_here(rows.send())??.require_complete()?;
-        let written = OpenStore::in_memory(memory.as_store().clone());
-        let store_id = registry::insert(Object::Store(written))?;
+        let open_store = OpenStore::in_memory(memory.as_store().clone());
+        let store_id = registry::insert(Object::Store(open_store))?;
         let open = registry::insert(Object::Reader(OpenReader::in_memory(memory)));
         let reader_id = open.inspect_err(|_| {
             // The store was opened just before, so closing it cannot fail.
@@ -132,8 +132,11 @@ pub unsafe extern "C" fn fb_test_reader_alter(
         let open = registry::open(reader)?;
         // SAFETY: the caller follows the header's rules.
         let alterations = unsafe {
-            let given = slice(alterations, alteration_count)?;
-            given.iter().map(|one| one.alteration()).collect::<Result<Vec<_>>>()?
+            let requested = slice(alterations, alteration_count)?;
+            requested
+                .iter()
+                .map(|alteration| alteration.alteration())
+                .collect::<Result<Vec<_>>>()?
         };
         let altered = open.reader()?.memory()?.alter(&alterations)?;
         let mut packer = Packer::default();
@@ -176,28 +179,28 @@ mod tests {
     #[test]
     fn reader_in_memory_opens_moves_its_clock_simulates_states_and_closes() {
         let (mut reader, mut store, mut now) = (0, 0, 0);
-        let none = std::ptr::null_mut();
+        let null = std::ptr::null_mut();
         let spec = spec("memory");
         // SAFETY: all pointers are to values that live throughout.
         unsafe {
             let rows = std::ptr::null();
-            assert_eq!(fb_test_reader_open(&spec, rows, 0, &mut reader, &mut store, none), 0);
-            assert_eq!(fb_test_reader_clock(reader, &mut now, none), 0);
-            assert_eq!(fb_test_reader_set_clock(reader, now + 1, none), 0);
-            let refused = ErrorCode::InvalidArgument.number();
-            assert_eq!(fb_test_reader_set_clock(reader, now, none), refused);
-            assert_eq!(fb_test_reader_simulate(reader, 4, 0, none), refused);
-            assert_eq!(fb_test_reader_clock(store, &mut now, none), refused);
-            assert_eq!(crate::reader::fb_reader_await_ready(reader, 0, none), 0);
-            assert_eq!(fb_test_reader_simulate(reader, 1, 0, none), 0);
+            assert_eq!(fb_test_reader_open(&spec, rows, 0, &mut reader, &mut store, null), 0);
+            assert_eq!(fb_test_reader_clock(reader, &mut now, null), 0);
+            assert_eq!(fb_test_reader_set_clock(reader, now + 1, null), 0);
+            let invalid = ErrorCode::InvalidArgument.number();
+            assert_eq!(fb_test_reader_set_clock(reader, now, null), invalid);
+            assert_eq!(fb_test_reader_simulate(reader, 4, 0, null), invalid);
+            assert_eq!(fb_test_reader_clock(store, &mut now, null), invalid);
+            assert_eq!(crate::reader::fb_reader_await_ready(reader, 0, null), 0);
+            assert_eq!(fb_test_reader_simulate(reader, 1, 0, null), 0);
             let unavailable = ErrorCode::Unavailable.number();
-            assert_eq!(crate::reader::fb_reader_await_ready(reader, 1, none), unavailable);
-            assert_eq!(fb_test_reader_simulate(reader, 3, 0, none), 0);
-            let closed = ErrorCode::Closed.number();
-            assert_eq!(fb_test_reader_simulate(reader, 0, 0, none), closed);
-            assert_eq!(release::fb_close(reader, none), 0);
-            assert_eq!(fb_test_reader_clock(reader, &mut now, none), closed);
-            assert_eq!(release::fb_close(store, none), 0);
+            assert_eq!(crate::reader::fb_reader_await_ready(reader, 1, null), unavailable);
+            assert_eq!(fb_test_reader_simulate(reader, 3, 0, null), 0);
+            let closed_code = ErrorCode::Closed.number();
+            assert_eq!(fb_test_reader_simulate(reader, 0, 0, null), closed_code);
+            assert_eq!(release::fb_close(reader, null), 0);
+            assert_eq!(fb_test_reader_clock(reader, &mut now, null), closed_code);
+            assert_eq!(release::fb_close(store, null), 0);
         }
     }
 }

@@ -152,7 +152,7 @@ impl Packer {
     /// expiry i64, and its value, which is none for null.
     pub(crate) fn document(&mut self, row: &RowRef<'_>) -> Result<()> {
         let (document, definition) = (row.document()?, row.definition());
-        self.i64(document.expires_at.map_or(NONE, |at| at.as_micros()));
+        self.i64(document.expires_at.map_or(NONE, |expires_at| expires_at.as_micros()));
         self.i64(document.version.map_or(NONE, |version| version.0 as i64));
         let named: Vec<_> = document
             .cells()
@@ -162,7 +162,7 @@ impl Packer {
         self.u32(named.len() as u32);
         for (field, cell) in named {
             self.text(field.name.as_bytes());
-            self.i64(cell.expires_at.map_or(NONE, |at| at.as_micros()));
+            self.i64(cell.expires_at.map_or(NONE, |expires_at| expires_at.as_micros()));
             self.value(cell.value.as_ref());
         }
         Ok(())
@@ -211,11 +211,11 @@ impl Packer {
     }
 }
 
-/// Returns the presence of a read value, and passes the value to `with`.
-pub(crate) fn presence_of<T>(read: FieldRead<T>, with: impl FnOnce(T)) -> u32 {
+/// Returns the presence of a read value, and passes the value to `visit`.
+pub(crate) fn presence_of<T>(read: FieldRead<T>, visit: impl FnOnce(T)) -> u32 {
     let presence = presence_code(read.presence());
     if let FieldRead::Value(value) = read {
-        with(value);
+        visit(value);
     }
     presence.into()
 }
@@ -223,7 +223,7 @@ pub(crate) fn presence_of<T>(read: FieldRead<T>, with: impl FnOnce(T)) -> u32 {
 /// Packs a log record as the header describes: level u32, which is `FB_LOG_ERROR` to
 /// `FB_LOG_TRACE`, | target TEXT | message TEXT.
 pub(crate) fn packed_record(level: Level, target: &str, message: &str) -> Vec<u8> {
-    let code = LOG_LEVELS.iter().position(|known| *known == level).unwrap_or(0);
+    let code = LOG_LEVELS.iter().position(|log_level| *log_level == level).unwrap_or(0);
     let mut packer = Packer::default();
     packer.u32(code as u32);
     packer.text(target.as_bytes());

@@ -19,11 +19,11 @@ fn runtime() -> Result<&'static Runtime> {
     silence();
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(RUNTIME_THREADS).thread_name("forebay").enable_all();
-    let made = builder.build().map_err(|error| {
+    let new_runtime = builder.build().map_err(|error| {
         let message = format!("cannot start threads ({error}); raise the process's limit");
         Error::new(ErrorCode::LimitExceeded, message)
     })?;
-    Ok(RUNTIME.get_or_init(|| made))
+    Ok(RUNTIME.get_or_init(|| new_runtime))
 }
 
 /// Silences panics: the library never prints, and the message of a panic goes into the error of the
@@ -51,12 +51,12 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
 /// # Errors
 /// `LimitExceeded` if the host cannot create a timer.
 pub(crate) fn wait_here<T>(future: impl Future<Output = T>) -> Result<T> {
-    let made = Builder::new_current_thread().enable_time().build();
-    let made = made.map_err(|error| {
+    let timer_runtime = Builder::new_current_thread().enable_time().build();
+    let timer_runtime = timer_runtime.map_err(|error| {
         let message = format!("cannot make a timer ({error}); raise the process's limit");
         Error::new(ErrorCode::LimitExceeded, message)
     })?;
-    Ok(made.block_on(future))
+    Ok(timer_runtime.block_on(future))
 }
 
 /// Starts a future whose end no caller awaits.

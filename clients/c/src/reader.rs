@@ -33,14 +33,14 @@ unsafe fn read_field<T>(
     field: u64,
     key: *const FbKey,
     read: *const FbReadOptions,
-    with: impl FnOnce(&View<'_>, &FieldHandle, DocumentKey<'_>) -> Result<T>,
+    visit: impl FnOnce(&View<'_>, &FieldHandle, DocumentKey<'_>) -> Result<T>,
 ) -> Result<T> {
     let open = registry::open(reader)?;
     let found = open.reader()?;
     let handle = found.fields.get(reader, field)?;
     // SAFETY: the caller follows the header's rules.
     let (key, options) = unsafe { (one(key)?.key()?, read_arguments(read)?) };
-    found.read(&options, key, |view| with(view, handle, key))
+    found.read(&options, key, |view| visit(view, handle, key))
 }
 
 /// Opens a reader over a client's connection. Returns before anything is read.
@@ -59,9 +59,9 @@ pub unsafe extern "C" fn fb_reader_open(
         // SAFETY: the caller follows the header's rules.
         let options = unsafe { one(options)?.options()? };
         let keeps_checkpoints = options.checkpoint.is_some();
-        let opened = wait(open.client()?.client.reader(options))??;
-        let opened = OpenReader::following(opened, keeps_checkpoints);
-        let id = registry::insert(Object::Reader(opened))?;
+        let reader_opened = wait(open.client()?.client.reader(options))??;
+        let open_reader = OpenReader::following(reader_opened, keeps_checkpoints);
+        let id = registry::insert(Object::Reader(open_reader))?;
         // SAFETY: as above.
         unsafe { put(reader, id) };
         Ok(())
@@ -80,8 +80,8 @@ impl FbReaderOptions {
         };
         let mut options = ReaderOptions::new(store);
         if !self.partitions.is_null() {
-            let only: BTreeSet<_> = partitions.iter().copied().map(PartitionId).collect();
-            options.partitions = PartitionFilter::Only(only);
+            let followed: BTreeSet<_> = partitions.iter().copied().map(PartitionId).collect();
+            options.partitions = PartitionFilter::Only(followed);
         }
         options.allow_incomplete_reads = self.allow_incomplete_reads != 0;
         options.ready_max_staleness =
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn fb_reader_field(
         let name = unsafe { name.text()? };
         let handle = match asked {
             0 => found.reader.field(name)?,
-            asked => found.reader.field_as(name, field_type_of(asked)?)?,
+            type_number => found.reader.field_as(name, field_type_of(type_number)?)?,
         };
         let code = type_code(handle.asked());
         let number = found.fields.keep(reader, handle)?;
@@ -227,11 +227,13 @@ fn scalar_of(
     view: &View<'_>,
     handle: &FieldHandle,
     key: DocumentKey<'_>,
-    wanted: u32,
+    type_number: u32,
 ) -> Result<FbScalar> {
     let integer = |value: i64| (value, value as f64);
     let real = |value: f64| (value as i64, value);
-    let FieldType::Scalar(scalar) = field_type_of(wanted)? else { return Err(no_number(wanted)) };
+    let FieldType::Scalar(scalar) = field_type_of(type_number)? else {
+        return Err(no_number(type_number));
+    };
     Ok(match scalar {
         ScalarType::Bool => {
             mapped(view.get_scalar(handle, key)?, |value: bool| integer(value.into()))
@@ -247,12 +249,13 @@ fn scalar_of(
         ScalarType::Timestamp => {
             mapped(view.get_scalar(handle, key)?, |value: Timestamp| integer(value.as_micros()))
         }
-        ScalarType::String | ScalarType::Bytes => return Err(no_number(wanted)),
+        ScalarType::String | ScalarType::Bytes => return Err(no_number(type_number)),
     })
 }
 
-fn no_number(wanted: u32) -> Error {
-    let named = field_type_of(wanted).map_or_else(|_| wanted.to_string(), |it| it.to_string());
+fn no_number(type_number: u32) -> Error {
+    let named = field_type_of(type_number)
+        .map_or_else(|_| type_number.to_string(), |field_type| field_type.to_string());
     Error::invalid_argument(format!("a {named} is no number; read the field as a value"))
 }
 

@@ -160,9 +160,9 @@ pub(crate) fn insert(object: Object) -> Result<u64> {
 /// # Errors
 /// `Closed` if there is none.
 pub(crate) fn open(id: u64) -> Result<OpenObject> {
-    let held = slot_of(id).ok_or_else(closed)?.load();
-    let found = held.as_ref().is_some_and(|held| held.id == id);
-    if found { Ok(OpenObject(held)) } else { Err(closed()) }
+    let loaded = slot_of(id).ok_or_else(closed)?.load();
+    let found = loaded.as_ref().is_some_and(|loaded| loaded.id == id);
+    if found { Ok(OpenObject(loaded)) } else { Err(closed()) }
 }
 
 /// Ends an id. Current users of the object continue; the last of them frees the object.
@@ -172,16 +172,16 @@ pub(crate) fn open(id: u64) -> Result<OpenObject> {
 pub(crate) fn close(id: u64) -> Result<()> {
     let mut slots = FREE.lock();
     let slot = slot_of(id).ok_or_else(closed)?;
-    if slot.load().as_ref().is_none_or(|held| held.id != id) {
+    if slot.load().as_ref().is_none_or(|loaded| loaded.id != id) {
         return Err(closed());
     }
-    let held = slot.swap(None);
+    let swapped = slot.swap(None);
     let number = (id & ((1 << SLOT_BITS) - 1)) as usize;
     if slots.generations[number] < u32::MAX {
         slots.free.push_back(number);
     }
     drop(slots);
-    match held.as_deref().map(|held| &held.object) {
+    match swapped.as_deref().map(|swapped| &swapped.object) {
         Some(Object::Reader(reader)) => return reader.close(),
         Some(Object::Client(client)) => client.close(),
         Some(Object::Inbox(inbox)) => inbox.close(),
@@ -195,17 +195,17 @@ mod tests {
     use super::*;
     use forebay::ErrorCode;
 
-    fn nothing() -> Object {
+    fn empty_object() -> Object {
         Object::Pending(Mutex::new(None))
     }
 
     #[test]
     fn closed_id_never_finds_a_later_handle_of_its_slot() {
-        let first = insert(nothing()).unwrap();
+        let first = insert(empty_object()).unwrap();
         assert!(open(first).is_ok());
         close(first).unwrap();
         assert_eq!(close(first).unwrap_err().code(), ErrorCode::Closed);
-        let others: Vec<_> = (0..3).map(|_| insert(nothing()).unwrap()).collect();
+        let others: Vec<_> = (0..3).map(|_| insert(empty_object()).unwrap()).collect();
         assert!(!others.contains(&first));
         assert_eq!(open(first).err().unwrap().code(), ErrorCode::Closed);
         others.into_iter().for_each(|id| close(id).unwrap());
@@ -213,11 +213,11 @@ mod tests {
 
     #[test]
     fn open_handle_outlives_its_close() {
-        let id = insert(nothing()).unwrap();
-        let held = open(id).unwrap();
+        let id = insert(empty_object()).unwrap();
+        let handle = open(id).unwrap();
         close(id).unwrap();
-        assert!(held.pending().is_ok());
-        assert_eq!(held.reader().err().unwrap().code(), ErrorCode::InvalidArgument);
+        assert!(handle.pending().is_ok());
+        assert_eq!(handle.reader().err().unwrap().code(), ErrorCode::InvalidArgument);
     }
 
     #[test]

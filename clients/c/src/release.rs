@@ -56,8 +56,8 @@ pub unsafe extern "C" fn fb_error_free(error: *mut FbError) {
     }
     // SAFETY: the caller vouches for the pointer; its texts are the library's own or empty.
     unsafe {
-        let held = error.replace(FbError::NONE);
-        for text in [held.message, held.store, held.field] {
+        let freed = error.replace(FbError::NONE);
+        for text in [freed.message, freed.store, freed.field] {
             free(text);
         }
     }

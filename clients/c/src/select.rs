@@ -40,9 +40,12 @@ pub unsafe extern "C" fn fb_store_select(
         let open = registry::open(store)?;
         let store = open.store()?.store()?;
         // SAFETY: the caller follows the header's rules.
-        let asked = unsafe { reading(narrowed(store.select(), query)?, read)? };
-        let found =
-            if store.is_in_memory() { wait_here(asked.send())? } else { wait(asked.send())? };
+        let event_query = unsafe { reading(narrowed(store.select(), query)?, read)? };
+        let found = if store.is_in_memory() {
+            wait_here(event_query.send())?
+        } else {
+            wait(event_query.send())?
+        };
         let mut packer = Packer::default();
         packer.selected(&found?)?;
         // SAFETY: as above.
@@ -54,13 +57,13 @@ pub unsafe extern "C" fn fb_store_select(
 /// Returns the select, narrowed by the caller's struct; null changes nothing.
 ///
 /// # Safety
-/// The rules of [`one`] apply to every pointer inside; `given` may be null.
-unsafe fn narrowed(select: EventQuery, given: *const FbEventQuery) -> Result<EventQuery> {
-    if given.is_null() {
+/// The rules of [`one`] apply to every pointer inside; `query` may be null.
+unsafe fn narrowed(select: EventQuery, query: *const FbEventQuery) -> Result<EventQuery> {
+    if query.is_null() {
         return Ok(select);
     }
     // SAFETY: the caller vouches for it.
-    unsafe { one(given)?.narrow(select) }
+    unsafe { one(query)?.narrow(select) }
 }
 
 /// Returns the select, with its wait.
@@ -141,8 +144,9 @@ impl FbEventQuery {
             select = select.between(column, (start, end));
         }
         if self.has(EQUAL) {
-            let none = || at_column(Error::invalid_argument("the select names no value; name one"));
-            select = select.equal(column, start.ok_or_else(none)?);
+            let no_value =
+                || at_column(Error::invalid_argument("the select names no value; name one"));
+            select = select.equal(column, start.ok_or_else(no_value)?);
         }
         Ok(select)
     }
@@ -194,7 +198,7 @@ mod tests {
     const NO_TEXT: FbText = FbText { data: std::ptr::null(), length: 0 };
     const NO_VALUE: FbValue = FbValue { value_type: 0, reserved: 0, data: NO_TEXT };
 
-    fn given(flags: u32) -> FbEventQuery {
+    fn query_of(flags: u32) -> FbEventQuery {
         let key =
             FbKey { key_type: 0, partition_key_type: 0, key: NO_TEXT, partition_key: NO_TEXT };
         FbEventQuery {
@@ -220,19 +224,19 @@ mod tests {
 
     #[test]
     fn unknown_select_flags_and_null_operands_are_refused() {
-        let refused = |flags| {
+        let code_of_flags = |flags| {
             // SAFETY: the pointers are to static data.
-            let error = unsafe { given(flags).narrow(select()) }.err().unwrap();
+            let error = unsafe { query_of(flags).narrow(select()) }.err().unwrap();
             assert_eq!(error.code(), ErrorCode::InvalidArgument);
             error.context().field.clone()
         };
-        assert_eq!(refused(ALL + 1), None);
-        assert_eq!(refused(KEY), None, "a key has a type");
-        assert_eq!(refused(EQUAL).as_deref(), Some("city"), "null is no value");
+        assert_eq!(code_of_flags(ALL + 1), None);
+        assert_eq!(code_of_flags(KEY), None, "a key has a type");
+        assert_eq!(code_of_flags(EQUAL).as_deref(), Some("city"), "null is no value");
         // SAFETY: as above.
         unsafe {
-            assert!(given(0).narrow(select()).is_ok());
-            assert!(given(BETWEEN | START | END | DESCENDING).narrow(select()).is_ok());
+            assert!(query_of(0).narrow(select()).is_ok());
+            assert!(query_of(BETWEEN | START | END | DESCENDING).narrow(select()).is_ok());
             assert!(narrowed(select(), std::ptr::null()).is_ok());
         }
     }

@@ -60,8 +60,8 @@ impl Packer {
             self.u64(partition.documents);
             self.u64(partition.document_bytes);
             self.snapshot_download(partition.snapshot_download);
-            let why = partition.fatal_error.as_ref().or(partition.last_error.as_ref());
-            self.text(why.map(Error::to_string).unwrap_or_default().as_bytes());
+            let cause = partition.fatal_error.as_ref().or(partition.last_error.as_ref());
+            self.text(cause.map(Error::to_string).unwrap_or_default().as_bytes());
         }
     }
 

@@ -16,13 +16,14 @@ use crate::registry;
 
 impl Packer {
     fn verified(&mut self, verified: &Verification, definition: &Definition) -> Result<()> {
-        let (here, there) = verified.documents;
-        for count in [here, there, verified.more, verified.ranges_left as u64] {
+        let (first_documents, second_documents) = verified.documents;
+        for count in [first_documents, second_documents, verified.more, verified.ranges_left as u64]
+        {
             self.u64(count);
         }
         self.u32(verified.differences.len() as u32);
-        for (key, what) in &verified.differences {
-            self.u8(match what {
+        for (key, kind) in &verified.differences {
+            self.u8(match kind {
                 DifferenceKind::OnlyInFirst => 1,
                 DifferenceKind::OnlyInSecond => 2,
                 DifferenceKind::Contents => 3,
@@ -92,12 +93,12 @@ mod tests {
         packer.verified(&verified, &definition).unwrap();
         let mut expected: Vec<u8> = [7_u64, 8, 9, 10].map(u64::to_le_bytes).concat();
         expected.extend(3_u32.to_le_bytes());
-        for (what, text) in [(1, "u1"), (2, "u2"), (3, "u3")] {
-            let mut one = Packer::default();
-            one.u8(what);
-            one.key(forebay::schema::KeyValue::String(text));
-            one.u32(0);
-            expected.extend(one.into_bytes());
+        for (kind, text) in [(1, "u1"), (2, "u2"), (3, "u3")] {
+            let mut expected_key = Packer::default();
+            expected_key.u8(kind);
+            expected_key.key(forebay::schema::KeyValue::String(text));
+            expected_key.u32(0);
+            expected.extend(expected_key.into_bytes());
         }
         assert_eq!(packer.into_bytes(), expected);
     }

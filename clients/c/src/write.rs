@@ -76,10 +76,10 @@ pub unsafe extern "C" fn fb_pending_retry(
     error: *mut FbError,
 ) -> i32 {
     ffi_call(error, || {
-        let taken = registry::open(pending)?.pending()?.lock().take();
-        let again =
+        let pending_write = registry::open(pending)?.pending()?.lock().take();
+        let already_retried =
             || Error::closed("the write is already being retried; retry the write's new id");
-        let mut write = taken.ok_or_else(again)?;
+        let mut write = pending_write.ok_or_else(already_retried)?;
         registry::close(pending)?;
         if deadline_ms > 0 {
             write = write.deadline(Duration::from_millis(deadline_ms));

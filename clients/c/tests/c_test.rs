@@ -81,7 +81,8 @@ impl Drop for Copies<'_> {
         for file in files.filter(|file| file.file_name().as_bytes().starts_with(b"forebay-")) {
             let mut header = [0; 1_024];
             // Each file contains the path of the header in this folder.
-            let read = fs::File::open(file.path()).and_then(|it| it.read_at(&mut header, 1_024));
+            let read = fs::File::open(file.path())
+                .and_then(|opened_file| opened_file.read_at(&mut header, 1_024));
             let name = header.split(|byte| *byte == 0).next().unwrap_or_default();
             if read.is_ok() && Path::new(OsStr::from_bytes(name)).starts_with(self.0) {
                 fs::remove_file(file.path()).unwrap();
@@ -97,11 +98,12 @@ fn c_program_writes_reads_gathers_and_closes() {
     let program = compile(folder.path());
     let snapshots = format!("file://{}", folder.path().join("snapshots").display());
     let (_node, address) = start_node(folder.path(), &snapshots);
-    let kept = folder.path().join("kept");
-    let output = Command::new(program).arg(address).arg(kept).arg(snapshots).output().unwrap();
-    let (out, err) =
+    let kept_folder = folder.path().join("kept");
+    let output =
+        Command::new(program).arg(address).arg(kept_folder).arg(snapshots).output().unwrap();
+    let (printed, printed_errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && out.contains("smoke: OK"), "{out}{err}");
+    assert!(output.status.success() && printed.contains("smoke: OK"), "{printed}{printed_errors}");
 }
 
 #[test]
