@@ -14,58 +14,61 @@ pub(crate) fn typed<T: Element>(buffer: PyUntypedBuffer) -> Option<PyBuffer<T>> 
 }
 
 /// Refuses a buffer that is not writable from its start to its end.
-fn check_writable(buffer: &PyUntypedBuffer, what: &str) -> Result<(), Error> {
-    let why = if buffer.readonly() {
+fn check_writable(buffer: &PyUntypedBuffer, array_name: &str) -> Result<(), Error> {
+    let reason = if buffer.readonly() {
         "is read-only; give one that can be written to"
     } else if !buffer.is_c_contiguous() {
         "is not C-contiguous; give numpy.ascontiguousarray of it, or no slice"
     } else {
         return Ok(());
     };
-    Err(Error::invalid_argument(format!("{what} {why}")))
+    Err(Error::invalid_argument(format!("{array_name} {reason}")))
 }
 
 /// A writable, C-contiguous array of `T` that is large enough for the output.
 pub(crate) struct OutArray<T> {
     buffer: PyBuffer<T>,
     /// Number of elements that are written, from the start.
-    used: usize,
+    length: usize,
 }
 
 impl<T: Element> OutArray<T> {
     /// Checks an array of `rows` or more rows, and for a matrix of exactly `width` columns.
-    /// Messages name the array by `what` and `dtype`.
+    /// Messages name the array by `array_name` and `dtype`.
     ///
     /// # Errors
     /// `InvalidArgument`, which states the requirement.
     pub(crate) fn check(
         object: &Bound<'_, PyAny>,
-        what: &str,
+        array_name: &str,
         dtype: &str,
         rows: usize,
         width: Option<usize>,
     ) -> Result<Self, CallError> {
-        let refused = |why: String| Error::invalid_argument(format!("{what} {why}"));
-        let untyped = PyUntypedBuffer::get(object)
-            .map_err(|_| refused(format!("is not an array; give a NumPy array of {dtype}")))?;
-        check_writable(&untyped, what)?;
+        let invalid_array =
+            |reason: String| Error::invalid_argument(format!("{array_name} {reason}"));
+        let untyped = PyUntypedBuffer::get(object).map_err(|_| {
+            invalid_array(format!("is not an array; give a NumPy array of {dtype}"))
+        })?;
+        check_writable(&untyped, array_name)?;
         let shape = untyped.shape().to_vec();
-        let fits = match (shape.as_slice(), width) {
+        let is_large_enough = match (shape.as_slice(), width) {
             ([length], None) => *length >= rows,
             ([length, columns], Some(width)) => *length >= rows && *columns == width,
             _ => false,
         };
-        if !fits {
-            let wanted = match width {
+        if !is_large_enough {
+            let expected_shape = match width {
                 Some(width) => format!("({rows}, {width})"),
                 None => format!("({rows},)"),
             };
-            let why = format!("has shape {shape:?}; give {wanted}, or more rows");
-            return Err(refused(why).into());
+            let reason = format!("has shape {shape:?}; give {expected_shape}, or more rows");
+            return Err(invalid_array(reason).into());
         }
-        let of_another = || refused(format!("has another type; give an aligned array of {dtype}"));
+        let of_another =
+            || invalid_array(format!("has another type; give an aligned array of {dtype}"));
         let buffer = typed(untyped).ok_or_else(of_another)?;
-        Ok(Self { buffer, used: rows * width.unwrap_or(1) })
+        Ok(Self { buffer, length: rows * width.unwrap_or(1) })
     }
 
     /// Returns the elements to write.
@@ -81,7 +84,7 @@ impl<T: Element> OutArray<T> {
         // writable, contiguous, aligned and of T's format; any bytes are a T, because T is a
         // number. The caller promises that the memory is not aliased.
         let all = unsafe { elements.as_mut() };
-        &mut all[..self.used]
+        &mut all[..self.length]
     }
 }
 
@@ -91,13 +94,15 @@ impl OutArray<u8> {
     /// # Errors
     /// `InvalidArgument`, which states the requirement.
     pub(crate) fn check_bytes(object: &Bound<'_, PyAny>) -> Result<Self, CallError> {
-        let wanted = "give a bytearray, a memoryview or an array of uint8";
-        let refused = |why: &str| Error::invalid_argument(format!("buffer {why}; {wanted}"));
-        let untyped = PyUntypedBuffer::get(object).map_err(|_| refused("is not a buffer"))?;
+        let advice = "give a bytearray, a memoryview or an array of uint8";
+        let invalid_buffer =
+            |reason: &str| Error::invalid_argument(format!("buffer {reason}; {advice}"));
+        let untyped =
+            PyUntypedBuffer::get(object).map_err(|_| invalid_buffer("is not a buffer"))?;
         check_writable(&untyped, "buffer")?;
-        let used = untyped.len_bytes();
-        let buffer = typed(untyped).ok_or_else(|| refused("has another type"))?;
-        Ok(Self { buffer, used })
+        let length = untyped.len_bytes();
+        let buffer = typed(untyped).ok_or_else(|| invalid_buffer("has another type"))?;
+        Ok(Self { buffer, length })
     }
 
     /// Writes codes to the start of the array.

@@ -54,8 +54,8 @@ impl Call {
     }
 
     fn take(&self) -> Result<AnswerFuture, CallError> {
-        let taken = self.future.get()?.lock().take();
-        taken.ok_or_else(|| {
+        let future = self.future.get()?.lock().take();
+        future.ok_or_else(|| {
             Error::invalid_argument("the call was already made; make another call").into()
         })
     }
@@ -107,7 +107,7 @@ type Completion<'py> = (u64, Option<Bound<'py, PyAny>>, Option<PyErr>);
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Completions {
     queue: Arc<CompletionQueue>,
-    woken: UnixStream,
+    wake_socket: UnixStream,
 }
 
 struct CompletionQueue {
@@ -130,22 +130,25 @@ impl CompletionQueue {
 impl Completions {
     #[new]
     fn new() -> PyResult<Self> {
-        let (waker, woken) = UnixStream::pair()?;
+        let (waker, wake_socket) = UnixStream::pair()?;
         waker.set_nonblocking(true)?;
-        woken.set_nonblocking(true)?;
-        Ok(Self { queue: Arc::new(CompletionQueue { answers: Mutex::default(), waker }), woken })
+        wake_socket.set_nonblocking(true)?;
+        Ok(Self {
+            queue: Arc::new(CompletionQueue { answers: Mutex::default(), waker }),
+            wake_socket,
+        })
     }
 
     /// Returns the file descriptor that is readable while results are available.
     fn fileno(&self) -> i32 {
-        self.woken.as_raw_fd()
+        self.wake_socket.as_raw_fd()
     }
 
     /// Takes the results so far.
     fn take<'py>(&self, py: Python<'py>) -> Result<Vec<Completion<'py>>, CallError> {
         native_call(|| {
             let mut wakes = [0; 64];
-            while match (&self.woken).read(&mut wakes) {
+            while match (&self.wake_socket).read(&mut wakes) {
                 Ok(read) => read == wakes.len(),
                 Err(error) => error.kind() == ErrorKind::Interrupted,
             } {}

@@ -90,7 +90,8 @@ impl NativeClient {
         from_version: Option<u32>,
     ) -> Result<Call, CallError> {
         let client = self.client()?;
-        let alterations: Vec<_> = alterations.into_iter().map(|one| one.alteration).collect();
+        let alterations: Vec<_> =
+            alterations.into_iter().map(|requested| requested.alteration).collect();
         Ok(Call::new(async move {
             let from = from_version.map(SchemaVersion);
             client.alter_store(&name, from, &alterations).await

@@ -41,7 +41,8 @@ impl From<CallError> for PyErr {
         match error {
             CallError::Python(error) => error,
             CallError::Forebay(error, pending) => Python::attach(|py| {
-                exception(py, &error, pending).map_or_else(|raised| raised, PyErr::from_value)
+                exception(py, &error, pending)
+                    .map_or_else(|exception_raised| exception_raised, PyErr::from_value)
             }),
         }
     }

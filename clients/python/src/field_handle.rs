@@ -51,7 +51,7 @@ impl NativeFieldHandle {
         field_type: Option<&str>,
     ) -> Result<Self, CallError> {
         let handle = match field_type {
-            Some(given) => reader.field_as(name, field_type_of(given)?)?,
+            Some(type_name) => reader.field_as(name, field_type_of(type_name)?)?,
             None => reader.field(name)?,
         };
         Ok(Self { handle, store })

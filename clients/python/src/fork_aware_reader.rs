@@ -33,11 +33,11 @@ impl ReopenState {
         Some(Self { endpoint: endpoint.to_owned(), options: options.clone() })
     }
 
-    async fn open(&self, within: Duration) -> forebay::Result<Reader> {
-        let open_timeout = self.options.reader.open_timeout.min(within);
+    async fn open(&self, wait_max: Duration) -> forebay::Result<Reader> {
+        let open_timeout = self.options.reader.open_timeout.min(wait_max);
         let options = self.options.reader_options()?.open_timeout(open_timeout);
         let opening = Reader::open(&self.endpoint, options);
-        tokio::time::timeout(within, opening).await.unwrap_or_else(|_| {
+        tokio::time::timeout(wait_max, opening).await.unwrap_or_else(|_| {
             let message = "the reader of the forked process was not reopened in time; check that \
                 the node is reachable, or wait longer";
             Err(Error::unavailable(message).with_store(&self.options.reader.store))
@@ -59,8 +59,8 @@ pub(crate) struct ForkAwareReader {
 }
 
 impl ForkAwareReader {
-    pub(crate) fn new(opened: ReopenableReader) -> Self {
-        let ReopenableReader { reader, reopen } = opened;
+    pub(crate) fn new(reopenable: ReopenableReader) -> Self {
+        let ReopenableReader { reader, reopen } = reopenable;
         Self { reader: ProcessOwned::new("reader", reader), reopen }
     }
 
@@ -90,7 +90,7 @@ impl ForkAwareReader {
         match self.reader.get() {
             Ok(reader) => Ok((reader, timeout)),
             Err(_) if self.is_due() => self.reopened_reader(py, timeout),
-            Err(closed) => Err(closed.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -101,10 +101,11 @@ impl ForkAwareReader {
         timeout: Option<f64>,
     ) -> Result<(ObjectGuard<Reader>, Option<f64>), CallError> {
         log::start(py)?;
-        let (given, begun) = (timeout.map(duration_of).transpose()?, Instant::now());
-        process::wait(py, self.reopen(given))??;
-        let left = given.map(|given| given.saturating_sub(begun.elapsed()).as_secs_f64());
-        Ok((self.reader.get()?, left))
+        let (wait_max, began) = (timeout.map(duration_of).transpose()?, Instant::now());
+        process::wait(py, self.reopen(wait_max))??;
+        let remaining =
+            wait_max.map(|wait_max| wait_max.saturating_sub(began.elapsed()).as_secs_f64());
+        Ok((self.reader.get()?, remaining))
     }
 
     /// Returns whether the reader is inherited from a parent and can be reopened.
@@ -116,9 +117,9 @@ impl ForkAwareReader {
     ///
     /// # Errors
     /// `Unavailable`, and the errors of [`Reader::open`].
-    pub(crate) async fn reopen(&self, within: Option<Duration>) -> forebay::Result<()> {
+    pub(crate) async fn reopen(&self, wait_max: Option<Duration>) -> forebay::Result<()> {
         let Some(state) = self.reopen.as_ref().filter(|_| self.is_due()) else { return Ok(()) };
-        let reader = state.open(within.unwrap_or(state.options.reader.open_timeout)).await?;
+        let reader = state.open(wait_max.unwrap_or(state.options.reader.open_timeout)).await?;
         self.reader.replace_inherited(reader);
         Ok(())
     }

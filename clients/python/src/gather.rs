@@ -89,15 +89,15 @@ pub(crate) fn make_plan(
     dtype: &str,
     lossy: bool,
 ) -> Result<Plan, CallError> {
-    let mut given = Vec::new();
+    let mut named_defaults = Vec::new();
     for field in fields.try_iter()? {
         let field = field?;
-        given.push(match field.extract::<(String, Bound<'_, PyAny>)>() {
+        named_defaults.push(match field.extract::<(String, Bound<'_, PyAny>)>() {
             Ok((name, default)) => (name, Some(value_of(&default)?)),
             Err(_) => (field.extract::<String>()?, None),
         });
     }
-    let fields: Vec<_> = given
+    let fields: Vec<_> = named_defaults
         .iter()
         .map(|(name, default)| GatherField { name, default: default.clone() })
         .collect();
@@ -163,8 +163,8 @@ fn fill<E: Element + pyo3::buffer::Element>(
         let values = unsafe { out.as_mut_slice() };
         let (cells, found) = (cells.as_deref_mut(), found.as_deref_mut());
         py.detach(|| {
-            let mut filled = GatherOut { values, statuses: found, cells };
-            reader.read_local(max_staleness, |view| view.gather(plan, keys, &mut filled))
+            let mut gather_out = GatherOut { values, statuses: found, cells };
+            reader.read_local(max_staleness, |view| view.gather(plan, keys, &mut gather_out))
         })?;
     }
     if let (Some(mask), Some(cells)) = (&mut mask, cells) {

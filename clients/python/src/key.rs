@@ -112,8 +112,8 @@ impl<'py> KeyObjects<'py> {
             }
             return Ok(Self::Ints(numbers.to_vec(objects.py())?));
         }
-        let each = objects.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-        Ok(Self::Each(PyTuple::new(objects.py(), each)?))
+        let key_objects = objects.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        Ok(Self::Each(PyTuple::new(objects.py(), key_objects)?))
     }
 
     /// Returns the keys, which borrow the objects' memory.

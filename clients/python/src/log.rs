@@ -44,7 +44,7 @@ struct Records {
 #[derive(Default)]
 struct RecordQueue {
     records: VecDeque<Record>,
-    lost: u64,
+    lost_records: u64,
     is_closed: bool,
 }
 
@@ -68,7 +68,7 @@ impl Records {
             return;
         }
         if queue.records.len() == RECORDS_MAX {
-            queue.lost += 1;
+            queue.lost_records += 1;
             return;
         }
         queue.records.push_back(record);
@@ -80,12 +80,12 @@ impl Records {
     fn take(&self, timeout: Duration) -> Option<(VecDeque<Record>, u64)> {
         let queue = self.lock();
         let is_idle = |queue: &mut RecordQueue| queue.records.is_empty() && !queue.is_closed;
-        let waited = self.changed.wait_timeout_while(queue, timeout, is_idle);
-        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let wait_result = self.changed.wait_timeout_while(queue, timeout, is_idle);
+        let (mut queue, _) = wait_result.unwrap_or_else(PoisonError::into_inner);
         if queue.records.is_empty() && queue.is_closed {
             return None;
         }
-        Some((std::mem::take(&mut queue.records), std::mem::take(&mut queue.lost)))
+        Some((std::mem::take(&mut queue.records), std::mem::take(&mut queue.lost_records)))
     }
 }
 
@@ -123,8 +123,8 @@ pub(crate) fn next_records(
 ) -> Result<Option<(Vec<Record>, u64)>, CallError> {
     native_call(|| {
         let (records, timeout) = (Records::of_process(), duration_of(timeout)?);
-        let taken = py.detach(|| records.take(timeout));
-        Ok(taken.map(|(records, lost)| (records.into(), lost)))
+        let batch = py.detach(|| records.take(timeout));
+        Ok(batch.map(|(records, lost)| (records.into(), lost)))
     })
 }
 
@@ -214,13 +214,13 @@ impl Text {
     }
 
     fn add(&mut self, field: &Field, value: fmt::Arguments<'_>) {
-        let written = if field.name() == "message" {
+        let write_result = if field.name() == "message" {
             self.message.write_fmt(value)
         } else {
-            let between = if self.fields.is_empty() { "" } else { ", " };
-            write!(self.fields, "{between}{}={value}", field.name())
+            let separator = if self.fields.is_empty() { "" } else { ", " };
+            write!(self.fields, "{separator}{}={value}", field.name())
         };
-        debug_assert!(written.is_ok(), "writing to a string cannot fail");
+        debug_assert!(write_result.is_ok(), "writing to a string cannot fail");
     }
 }
 

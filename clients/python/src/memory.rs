@@ -75,7 +75,8 @@ impl NativeMemory {
         alterations: Vec<NewAlteration>,
     ) -> Result<Bound<'py, PyAny>, CallError> {
         native_call(|| {
-            let alterations: Vec<_> = alterations.into_iter().map(|one| one.alteration).collect();
+            let alterations: Vec<_> =
+                alterations.into_iter().map(|requested| requested.alteration).collect();
             definition_object(py, &self.memory.get()?.alter(&alterations)?)
         })
     }

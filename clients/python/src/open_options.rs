@@ -34,7 +34,7 @@ impl ReaderKeywords {
             options.partitions = PartitionFilter::Only(partitions);
         }
         options.allow_incomplete_reads = self.allow_incomplete_reads;
-        let or = |given: Option<f64>, unless| given.map_or(Ok(unless), duration_of);
+        let or = |seconds: Option<f64>, unless| seconds.map_or(Ok(unless), duration_of);
         options.ready_max_staleness = or(self.ready_max_staleness, options.ready_max_staleness)?;
         options.open_timeout = or(self.open_timeout, options.open_timeout)?;
         options.checkpoint = checkpoint_options(self.checkpoint_dir, self.checkpoint_interval)?;

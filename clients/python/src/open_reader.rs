@@ -43,16 +43,16 @@ pub(crate) struct OpenedReader {
 }
 
 impl OpenedReader {
-    pub(crate) fn new(opened: ReopenableReader) -> Self {
-        Self { opened: ProcessOwned::new("reader", opened) }
+    pub(crate) fn new(reopenable: ReopenableReader) -> Self {
+        Self { opened: ProcessOwned::new("reader", reopenable) }
     }
 
     /// Takes the reader, once.
     pub(crate) fn take(&self) -> Result<ReopenableReader, CallError> {
-        let taken = self.opened.take();
-        let taken =
-            taken.ok_or_else(|| Error::closed("the reader was already taken; open another one"))?;
-        Ok(ReopenableReader::clone(&taken))
+        let reader = self.opened.take();
+        let reader = reader
+            .ok_or_else(|| Error::closed("the reader was already taken; open another one"))?;
+        Ok(ReopenableReader::clone(&reader))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::results::document_of;
 /// Ordered reads of one store.
 #[pyclass(frozen, name = "OrderedReads", module = "forebay._native")]
 pub(crate) struct NativeOrdered {
-    held: ProcessOwned<StoreReads>,
+    store_reads: ProcessOwned<StoreReads>,
 }
 
 struct StoreReads {
@@ -30,8 +30,8 @@ struct StoreReads {
 
 impl NativeOrdered {
     pub(crate) fn new(store: &Store) -> Result<Self, CallError> {
-        let held = StoreReads { store: store.clone(), reads: store.ordered()? };
-        Ok(Self { held: ProcessOwned::new("store", held) })
+        let store_reads = StoreReads { store: store.clone(), reads: store.ordered()? };
+        Ok(Self { store_reads: ProcessOwned::new("store", store_reads) })
     }
 }
 
@@ -51,9 +51,9 @@ impl IntoPython for FoundDocuments {
             None => Ok(py.None().into_bound(py)),
         };
         if self.is_one {
-            let only = self.found.into_iter().next();
-            let only = only.transpose().map_err(CallError::from)?.flatten();
-            return Ok(object(only)?);
+            let only_document = self.found.into_iter().next();
+            let only_document = only_document.transpose().map_err(CallError::from)?.flatten();
+            return Ok(object(only_document)?);
         }
         let objects = self.found.into_iter().map(|found| match found {
             Ok(found) => object(found),
@@ -75,11 +75,11 @@ impl NativeOrdered {
         timeout: Option<f64>,
     ) -> Result<Call, CallError> {
         native_call(|| {
-            let (held, key) = (self.held.get()?.to_arc(), OwnedKey::of(key_of(key)?));
+            let (store_reads, key) = (self.store_reads.get()?.to_arc(), OwnedKey::of(key_of(key)?));
             let read = ReadArguments::of(after, latest, max_staleness, timeout)?.into_read();
             Ok(Call::new(async move {
-                let found = held.reads.get(&read, key.key()).await;
-                let store = held.store.clone();
+                let found = store_reads.reads.get(&read, key.key()).await;
+                let store = store_reads.store.clone();
                 let found = FoundDocuments { store, found: vec![Ok(found?)], is_one: true };
                 Ok::<_, Error>(found)
             }))
@@ -96,14 +96,15 @@ impl NativeOrdered {
         timeout: Option<f64>,
     ) -> Result<Call, CallError> {
         native_call(|| {
-            let (held, objects) = (self.held.get()?.to_arc(), KeyObjects::of(keys)?);
-            let given = objects.keys()?;
-            let keys: Vec<_> = (0..given.count()).map(|at| OwnedKey::of(given.key(at))).collect();
+            let (store_reads, objects) = (self.store_reads.get()?.to_arc(), KeyObjects::of(keys)?);
+            let key_list = objects.keys()?;
+            let keys: Vec<_> =
+                (0..key_list.count()).map(|place| OwnedKey::of(key_list.key(place))).collect();
             let read = ReadArguments::of(after, latest, max_staleness, timeout)?.into_read();
             Ok(Call::new(async move {
                 let keys: Vec<_> = keys.iter().map(OwnedKey::key).collect();
-                let found = held.reads.get_many(&read, &keys[..]).await?;
-                let store = held.store.clone();
+                let found = store_reads.reads.get_many(&read, &keys[..]).await?;
+                let store = store_reads.store.clone();
                 Ok::<_, Error>(FoundDocuments { store, found, is_one: false })
             }))
         })
@@ -135,8 +136,8 @@ impl NativeOrdered {
         timeout: Option<f64>,
     ) -> Result<NativeOrderedScan, CallError> {
         native_call(|| {
-            let held = self.held.get()?.to_arc();
-            let mut scan = held.reads.scan();
+            let store_reads = self.store_reads.get()?.to_arc();
+            let mut scan = store_reads.reads.scan();
             if let Some(key) = &partition_key {
                 scan = scan.partition_key(primary(key)?);
             }
@@ -164,7 +165,7 @@ impl NativeOrdered {
             }
             scan = scan.read(ReadArguments::of(after, latest, max_staleness, timeout)?.into_read());
             let (store, state) =
-                (held.store.clone(), Mutex::new(ScanState::Planned(Some(Box::new(scan)))));
+                (store_reads.store.clone(), Mutex::new(ScanState::Planned(Some(Box::new(scan)))));
             Ok(NativeOrderedScan { scan: ProcessOwned::new("scan", OpenScan { store, state }) })
         })
     }

@@ -95,9 +95,10 @@ impl IntoPython for PendingWrite {
 }
 
 impl From<WriteError> for CallError {
-    fn from(failed: WriteError) -> Self {
-        let error = failed.error().clone();
-        let pending = failed.into_pending().map(|write| Box::new(write) as Box<dyn IntoPython>);
+    fn from(write_error: WriteError) -> Self {
+        let error = write_error.error().clone();
+        let pending =
+            write_error.into_pending().map(|write| Box::new(write) as Box<dyn IntoPython>);
         Self::Forebay(error, pending)
     }
 }

@@ -45,18 +45,18 @@ pub(crate) fn after_fork_in_child() {
 pub(crate) struct ProcessOwned<T> {
     /// `None` only during the drop.
     slot: Option<ArcSwapOption<ProcessObject<T>>>,
-    what: &'static str,
+    kind: &'static str,
 }
 
 /// An object, and the number of forks before its creation.
 pub(crate) struct ProcessObject<T> {
     forks: u32,
-    thing: T,
+    object: T,
 }
 
 impl<T> ProcessObject<T> {
-    fn new(thing: T) -> Arc<Self> {
-        Arc::new(Self { forks: FORKS.load(Ordering::Relaxed), thing })
+    fn new(object: T) -> Arc<Self> {
+        Arc::new(Self { forks: FORKS.load(Ordering::Relaxed), object })
     }
 
     fn is_inherited(&self) -> bool {
@@ -68,14 +68,14 @@ impl<T> Deref for ProcessObject<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.thing
+        &self.object
     }
 }
 
 impl<T> ProcessOwned<T> {
-    /// Wraps an object; messages name it by `what`: "reader", "client".
-    pub(crate) fn new(what: &'static str, thing: T) -> Self {
-        Self { slot: Some(ArcSwapOption::new(Some(ProcessObject::new(thing)))), what }
+    /// Wraps an object; messages name it by `kind`: "reader", "client".
+    pub(crate) fn new(kind: &'static str, object: T) -> Self {
+        Self { slot: Some(ArcSwapOption::new(Some(ProcessObject::new(object)))), kind }
     }
 
     /// Returns the object; writes nothing that another thread reads.
@@ -83,13 +83,13 @@ impl<T> ProcessOwned<T> {
     /// # Errors
     /// `Closed` after [`ProcessOwned::take`] and in a forked child.
     pub(crate) fn get(&self) -> Result<ObjectGuard<T>> {
-        let what = self.what;
+        let kind = self.kind;
         let owned = self
             .load()
-            .ok_or_else(|| Error::closed(format!("the {what} was closed; open another one")))?;
-        if owned.held().is_inherited() {
+            .ok_or_else(|| Error::closed(format!("the {kind} was closed; open another one")))?;
+        if owned.process_object().is_inherited() {
             let message = format!(
-                "this {what} was opened before the process forked, and its threads are in the \
+                "this {kind} was opened before the process forked, and its threads are in the \
                  parent; open another one in the child"
             );
             return Err(Error::closed(message));
@@ -98,23 +98,23 @@ impl<T> ProcessOwned<T> {
     }
 
     fn load(&self) -> Option<ObjectGuard<T>> {
-        let held = self.slot.as_ref().map(|slot| slot.load());
-        held.filter(|held| held.is_some()).map(ObjectGuard)
+        let slot_guard = self.slot.as_ref().map(|slot| slot.load());
+        slot_guard.filter(|slot_guard| slot_guard.is_some()).map(ObjectGuard)
     }
 
     /// Returns whether the object is open and inherited from a parent.
     pub(crate) fn is_inherited(&self) -> bool {
-        self.load().is_some_and(|owned| owned.held().is_inherited())
+        self.load().is_some_and(|owned| owned.process_object().is_inherited())
     }
 
     /// Replaces an object that is inherited from a parent by an object of this process. The new
     /// object is dropped if another thread has replaced or closed the old one before.
-    pub(crate) fn replace_inherited(&self, thing: T) {
+    pub(crate) fn replace_inherited(&self, object: T) {
         let (Some(slot), Some(before)) = (&self.slot, self.load()) else { return };
-        if !before.held().is_inherited() {
+        if !before.process_object().is_inherited() {
             return;
         }
-        let found = slot.compare_and_swap(&before.0, Some(ProcessObject::new(thing)));
+        let found = slot.compare_and_swap(&before.0, Some(ProcessObject::new(object)));
         if let Some(parents) = Guard::into_inner(found).filter(|found| found.is_inherited()) {
             std::mem::forget(parents);
         }
@@ -123,12 +123,12 @@ impl<T> ProcessOwned<T> {
     /// Takes the object out, permanently; `None` if it was taken before, or is inherited from a
     /// parent.
     pub(crate) fn take(&self) -> Option<Arc<ProcessObject<T>>> {
-        let taken = self.slot.as_ref()?.swap(None)?;
-        if taken.is_inherited() {
-            std::mem::forget(taken);
+        let object = self.slot.as_ref()?.swap(None)?;
+        if object.is_inherited() {
+            std::mem::forget(object);
             return None;
         }
-        Some(taken)
+        Some(object)
     }
 }
 
@@ -147,18 +147,18 @@ impl<T> Deref for ObjectGuard<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.held()
+        self.process_object()
     }
 }
 
 impl<T> ObjectGuard<T> {
-    fn held(&self) -> &Arc<ProcessObject<T>> {
+    fn process_object(&self) -> &Arc<ProcessObject<T>> {
         self.0.as_ref().expect("an empty slot is refused before it becomes this")
     }
 
     /// Returns the same object, to be held during a wait.
     pub(crate) fn to_arc(&self) -> Arc<ProcessObject<T>> {
-        Arc::clone(self.held())
+        Arc::clone(self.process_object())
     }
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn spawn(
 ///
 /// # Errors
 /// `Internal` if the runtime's threads cannot be started.
-pub(crate) fn within<T>(run: impl FnOnce() -> T) -> Result<T> {
+pub(crate) fn run_within<T>(run: impl FnOnce() -> T) -> Result<T> {
     let process = runtime()?;
     let _entered = process.runtime.enter();
     Ok(run())
@@ -202,12 +202,12 @@ pub(crate) fn wait_here<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = T> + Send,
 ) -> Result<T, CallError> {
-    let made = Builder::new_current_thread().enable_time().build();
-    let made = made.map_err(|error| {
+    let timer_runtime = Builder::new_current_thread().enable_time().build();
+    let timer_runtime = timer_runtime.map_err(|error| {
         let message = format!("cannot make a timer ({error}); raise the process's limit");
         Error::new(forebay::ErrorCode::LimitExceeded, message)
     })?;
-    wait_on(py, &made, future)
+    wait_on(py, &timer_runtime, future)
 }
 
 fn wait_on<T: Send>(
@@ -233,17 +233,17 @@ fn wait_on<T: Send>(
 fn runtime() -> Result<Arc<ProcessRuntime>> {
     let pid = std::process::id();
     loop {
-        let held = RUNTIME.load_full();
-        if let Some(held) = held.as_ref().filter(|held| held.pid == pid) {
-            return Ok(Arc::clone(held));
+        let loaded = RUNTIME.load_full();
+        if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.pid == pid) {
+            return Ok(Arc::clone(loaded));
         }
-        let made = Some(Arc::new(ProcessRuntime { pid, runtime: new_runtime()? }));
-        let found = RUNTIME.compare_and_swap(&held, made);
+        let new_process_runtime = Some(Arc::new(ProcessRuntime { pid, runtime: new_runtime()? }));
+        let found = RUNTIME.compare_and_swap(&loaded, new_process_runtime);
         // Dropping a parent's runtime would wait for threads that the fork did not copy.
         if let Some(parents) = Guard::into_inner(found).filter(|found| found.pid != pid) {
             std::mem::forget(parents);
         }
-        std::mem::forget(held);
+        std::mem::forget(loaded);
     }
 }
 

@@ -75,8 +75,8 @@ impl NativeReader {
                     reopen: None,
                 }));
             }
-            if let Ok(opened) = source.cast::<OpenedReader>() {
-                return Ok(Self::over(opened.get().take()?));
+            if let Ok(opened_reader) = source.cast::<OpenedReader>() {
+                return Ok(Self::over(opened_reader.get().take()?));
             }
             let keywords = ReaderKeywords {
                 partitions,
@@ -472,8 +472,9 @@ impl NativeReader {
             process::spawn(async move {
                 while let Some(definition) = to_tell.recv().await {
                     let callback = Arc::clone(&callback);
-                    let told = tokio::task::spawn_blocking(move || tell(&callback, &definition));
-                    if told.await.is_err() {
+                    let call_task =
+                        tokio::task::spawn_blocking(move || tell(&callback, &definition));
+                    if call_task.await.is_err() {
                         return;
                     }
                 }
@@ -507,9 +508,10 @@ impl NativeReader {
 }
 
 impl NativeReader {
-    fn over(opened: ReopenableReader) -> Self {
-        let (store, name) = (opened.reader.definition().store, opened.reader.store().to_owned());
-        Self { inner: Arc::new(ForkAwareReader::new(opened)), store, name }
+    fn over(reopenable: ReopenableReader) -> Self {
+        let (store, name) =
+            (reopenable.reader.definition().store, reopenable.reader.store().to_owned());
+        Self { inner: Arc::new(ForkAwareReader::new(reopenable)), store, name }
     }
 
     /// Returns the reader, for a call without a timeout of its own.
@@ -538,8 +540,8 @@ impl NativeReader {
         timeout: f64,
         event: impl FnOnce(SharedReader, Duration) -> F,
     ) -> Result<T, CallError> {
-        let (reader, left) = self.inner.reader(py, Some(timeout))?;
-        let (reader, timeout) = (reader.to_arc(), duration_of(left.unwrap_or(timeout))?);
+        let (reader, remaining) = self.inner.reader(py, Some(timeout))?;
+        let (reader, timeout) = (reader.to_arc(), duration_of(remaining.unwrap_or(timeout))?);
         Ok(wait_for(py, &reader, event(Arc::clone(&reader), timeout))??)
     }
 }
@@ -547,11 +549,11 @@ impl NativeReader {
 /// Calls a Python callback, unless the interpreter is shutting down.
 fn tell(callback: &Py<PyAny>, definition: &Definition) {
     Python::try_attach(|py| {
-        let told = definition_object(py, definition)
+        let call_result = definition_object(py, definition)
             .map_err(PyErr::from)
             .and_then(|definition| callback.call1(py, (definition,)));
-        if let Err(raised) = told {
-            raised.write_unraisable(py, Some(callback.bind(py)));
+        if let Err(exception) = call_result {
+            exception.write_unraisable(py, Some(callback.bind(py)));
         }
     });
 }

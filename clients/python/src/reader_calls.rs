@@ -39,9 +39,9 @@ impl NativeReaderCalls {
                 return Ok(None);
             }
             log::start(py)?;
-            let within = timeout.map(duration_of).transpose()?;
+            let wait_max = timeout.map(duration_of).transpose()?;
             let reader = Arc::clone(&self.reader);
-            Ok(Some(Call::new(async move { reader.reopen(within).await })))
+            Ok(Some(Call::new(async move { reader.reopen(wait_max).await })))
         })
     }
 
@@ -86,12 +86,13 @@ impl NativeReaderCalls {
     fn close(&self, timeout: f64) -> Result<Call, CallError> {
         native_call(|| {
             let timeout = duration_of(timeout)?;
-            let taken = self.reader.take();
-            let (name, keeps) = (self.store_name.clone(), self.reader.keeps_checkpoints());
+            let reader_taken = self.reader.take();
+            let (name, keeps_checkpoints) =
+                (self.store_name.clone(), self.reader.keeps_checkpoints());
             Ok(Call::new(async move {
-                let Some(reader) = taken else { return Ok::<_, Error>(()) };
+                let Some(reader) = reader_taken else { return Ok::<_, Error>(()) };
                 reader.begin_close();
-                if keeps && let Err(error) = reader.close(timeout).await {
+                if keeps_checkpoints && let Err(error) = reader.close(timeout).await {
                     tracing::warn!(store = %name, %error, "closed without the last checkpoints");
                 }
                 Ok(())

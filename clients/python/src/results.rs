@@ -78,11 +78,11 @@ pub(crate) fn copy_field(
     view: &View<'_>,
     handle: &FieldHandle,
     key: DocumentKey<'_>,
-    out: &mut [u8],
+    buffer: &mut [u8],
 ) -> forebay::Result<CopyOut> {
     match handle.asked() {
-        FieldType::STRING => view.get_str(handle, key, out),
-        FieldType::BYTES => view.get_bytes(handle, key, out),
+        FieldType::STRING => view.get_str(handle, key, buffer),
+        FieldType::BYTES => view.get_bytes(handle, key, buffer),
         other => {
             let message = format!(
                 "a {other} is neither a string nor bytes; read the field with get or gather"
@@ -147,7 +147,7 @@ pub(crate) fn read_values<'py>(
     default: &Bound<'py, PyAny>,
 ) -> Result<(Vec<Bound<'py, PyAny>>, Vec<u8>), CallError> {
     let mut objects: Vec<Bound<'py, PyAny>> = Vec::with_capacity(batch.keys.count());
-    let mut later = Vec::new();
+    let mut later_values = Vec::new();
     let codes = reader.read_local(batch.max_staleness, |view| {
         batch.read(view, |row| {
             let place = objects.len();
@@ -158,7 +158,7 @@ pub(crate) fn read_values<'py>(
             objects.push(match read {
                 FieldRead::Value(PyValue::Object(object)) => object,
                 FieldRead::Value(PyValue::Value(value)) => {
-                    later.push((place, value));
+                    later_values.push((place, value));
                     py.None().into_bound(py)
                 }
                 FieldRead::Null => py.None().into_bound(py),
@@ -167,7 +167,7 @@ pub(crate) fn read_values<'py>(
             Ok(())
         })
     })?;
-    for (place, value) in later {
+    for (place, value) in later_values {
         objects[place] = object_of(py, &value)?;
     }
     Ok((objects, codes))
@@ -224,7 +224,7 @@ fn bytes_of<const N: usize>(
     items: impl ExactSizeIterator<Item = [u8; N]>,
 ) -> PyResult<Bound<'_, PyBytes>> {
     PyBytes::new_with(py, items.len() * N, |bytes| {
-        bytes.chunks_exact_mut(N).zip(items).for_each(|(at, item)| at.copy_from_slice(&item));
+        bytes.chunks_exact_mut(N).zip(items).for_each(|(place, item)| place.copy_from_slice(&item));
         Ok(())
     })
 }

@@ -21,7 +21,7 @@ use crate::schema::duration_of;
 /// A stream of writes to one store.
 #[pyclass(frozen, name = "WriteStream", module = "forebay._native")]
 pub(crate) struct NativeStream {
-    held: ProcessOwned<StoreStream>,
+    store_stream: ProcessOwned<StoreStream>,
     room: usize,
 }
 
@@ -45,8 +45,8 @@ impl NativeStream {
         if let Some(deadline) = deadline {
             stream = stream.deadline(deadline);
         }
-        let held = StoreStream { store: store.clone(), stream: Mutex::new(stream) };
-        Ok(Self { held: ProcessOwned::new("stream", held), room })
+        let store_stream = StoreStream { store: store.clone(), stream: Mutex::new(stream) };
+        Ok(Self { store_stream: ProcessOwned::new("stream", store_stream), room })
     }
 }
 
@@ -61,10 +61,10 @@ impl NativeStream {
     /// Queues a change if that needs no wait; otherwise returns None, and the change is not queued.
     fn try_send(&self, change: &Change) -> Result<Option<NativeAcknowledgement>, CallError> {
         native_call(|| {
-            let held = self.held.get()?;
-            let Ok(mut stream) = held.stream.try_lock() else { return Ok(None) };
-            let write = change.write(&held.store);
-            let sent = process::within(|| stream.send(write).now_or_never())?;
+            let store_stream = self.store_stream.get()?;
+            let Ok(mut stream) = store_stream.stream.try_lock() else { return Ok(None) };
+            let write = change.write(&store_stream.store);
+            let sent = process::run_within(|| stream.send(write).now_or_never())?;
             Ok(sent.transpose()?.map(NativeAcknowledgement::new))
         })
     }
@@ -72,10 +72,10 @@ impl NativeStream {
     /// Returns the call that queues a change once there is space.
     fn send(&self, change: &Change) -> Result<Call, CallError> {
         native_call(|| {
-            let held = self.held.get()?.to_arc();
-            let write = change.write(&held.store);
+            let store_stream = self.store_stream.get()?.to_arc();
+            let write = change.write(&store_stream.store);
             Ok(Call::new(async move {
-                let sent = held.stream.lock().await.send(write).await;
+                let sent = store_stream.stream.lock().await.send(write).await;
                 sent.map(NativeAcknowledgement::new)
             }))
         })
@@ -84,22 +84,22 @@ impl NativeStream {
     /// Returns the call that waits until every write that was sent is resolved.
     fn flush(&self) -> Result<Call, CallError> {
         native_call(|| {
-            let held = self.held.get()?.to_arc();
-            Ok(Call::new(async move { held.stream.lock().await.flush().await }))
+            let store_stream = self.store_stream.get()?.to_arc();
+            Ok(Call::new(async move { store_stream.stream.lock().await.flush().await }))
         })
     }
 
     /// Returns the call for the outcome of the writes so far.
     fn summary(&self) -> Result<Call, CallError> {
         native_call(|| {
-            let held = self.held.get()?.to_arc();
-            Ok(Call::new(async move { Ok::<_, Error>(held.stream.lock().await.summary()) }))
+            let store_stream = self.store_stream.get()?.to_arc();
+            Ok(Call::new(async move { Ok::<_, Error>(store_stream.stream.lock().await.summary()) }))
         })
     }
 
     /// Ends the stream; unresolved writes are given up.
     fn close(&self) {
-        drop(self.held.take());
+        drop(self.store_stream.take());
     }
 }
 
@@ -145,8 +145,8 @@ impl NativeAcknowledgement {
     #[getter]
     fn is_known(&self) -> Result<bool, CallError> {
         native_call(|| {
-            let held = self.state.get()?;
-            let Ok(mut state) = held.try_lock() else { return Ok(false) };
+            let shared_state = self.state.get()?;
+            let Ok(mut state) = shared_state.try_lock() else { return Ok(false) };
             Ok(state.outcome().now_or_never().is_some())
         })
     }
@@ -154,8 +154,8 @@ impl NativeAcknowledgement {
     /// Returns the outcome if it is known, else None.
     fn known<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, CallError> {
         native_call(|| {
-            let held = self.state.get()?;
-            let Ok(mut state) = held.try_lock() else { return Ok(None) };
+            let shared_state = self.state.get()?;
+            let Ok(mut state) = shared_state.try_lock() else { return Ok(None) };
             let Some(outcome) = state.outcome().now_or_never() else { return Ok(None) };
             Ok(Some(Box::new(outcome?).into_python(py)?))
         })
@@ -165,10 +165,10 @@ impl NativeAcknowledgement {
     #[pyo3(signature = (timeout=None))]
     fn outcome(&self, timeout: Option<f64>) -> Result<Call, CallError> {
         native_call(|| {
-            let held = self.state.get()?.to_arc();
+            let shared_state = self.state.get()?.to_arc();
             let timeout = timeout.map(duration_of).transpose()?;
             Ok(Call::new(async move {
-                let outcome = async { held.lock().await.outcome().await };
+                let outcome = async { shared_state.lock().await.outcome().await };
                 match timeout {
                     None => outcome.await,
                     Some(timeout) => tokio::time::timeout(timeout, outcome)

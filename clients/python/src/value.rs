@@ -113,10 +113,12 @@ pub(crate) fn timestamp_of(time: &Bound<'_, PyDateTime>) -> Result<i64, CallErro
         let message = "the datetime has no time zone; set one, such as datetime.timezone.utc";
         return Err(Error::invalid_argument(message).into());
     }
-    let since = time.sub(epoch(time.py())?)?;
-    let since = since.cast::<PyDelta>().map_err(PyErr::from)?;
-    let days = i64::from(since.get_days()) * DAY_US;
-    Ok(days + i64::from(since.get_seconds()) * SECOND_US + i64::from(since.get_microseconds()))
+    let since_epoch = time.sub(epoch(time.py())?)?;
+    let since_epoch = since_epoch.cast::<PyDelta>().map_err(PyErr::from)?;
+    let days = i64::from(since_epoch.get_days()) * DAY_US;
+    Ok(days
+        + i64::from(since_epoch.get_seconds()) * SECOND_US
+        + i64::from(since_epoch.get_microseconds()))
 }
 
 fn epoch<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyDateTime>> {
@@ -132,7 +134,7 @@ fn epoch<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyDateTime>> {
 fn list_of(items: Vec<Value>) -> Result<Value, CallError> {
     let mut scalar = None;
     for item in &items {
-        let own = match item {
+        let item_type = match item {
             Value::Bool(_) => ScalarType::Bool,
             Value::Int64(_) => ScalarType::Int64,
             Value::Float64(_) => ScalarType::Float64,
@@ -146,9 +148,9 @@ fn list_of(items: Vec<Value>) -> Result<Value, CallError> {
                 .into());
             }
         };
-        scalar = Some(match (scalar, own) {
-            (None, own) => own,
-            (Some(held), own) if held == own => own,
+        scalar = Some(match (scalar, item_type) {
+            (None, item_type) => item_type,
+            (Some(scalar_type), item_type) if scalar_type == item_type => item_type,
             (
                 Some(ScalarType::Int64 | ScalarType::Float64),
                 ScalarType::Int64 | ScalarType::Float64,
@@ -197,7 +199,9 @@ fn array_of(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Value,
         b"B" | b"c" => Ok(Value::Bytes(bytes_of(object)?)),
         b"e" => {
             let bytes = bytes_of(object)?;
-            let halves = bytes.chunks_exact(2).map(|two| f16::from_le_bytes([two[0], two[1]]));
+            let halves = bytes
+                .chunks_exact(2)
+                .map(|half_bytes| f16::from_le_bytes([half_bytes[0], half_bytes[1]]));
             Ok(Value::VectorF16(halves.collect()))
         }
         b"d" => {
@@ -217,13 +221,13 @@ fn array_of(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Value,
 }
 
 fn items<T: Element>(py: Python<'_>, buffer: PyUntypedBuffer) -> Result<Vec<T>, CallError> {
-    let refused = || {
+    let unsuitable_array = || {
         Error::invalid_argument(
             "the array is not aligned or has another byte order; give an aligned array in the \
              machine's byte order",
         )
     };
-    Ok(typed(buffer).ok_or_else(refused)?.to_vec(py)?)
+    Ok(typed(buffer).ok_or_else(unsuitable_array)?.to_vec(py)?)
 }
 
 fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
@@ -271,8 +275,8 @@ pub(crate) fn datetime_of(py: Python<'_>, time: Timestamp) -> Result<Bound<'_, P
     };
     let days = i32::try_from(days).map_err(|_| outside())?;
     let (seconds, rest) = ((rest / SECOND_US) as i32, (rest % SECOND_US) as i32);
-    let since = PyDelta::new(py, days, seconds, rest, false)?;
-    epoch(py)?.add(since).map_err(|_| outside().into())
+    let since_epoch = PyDelta::new(py, days, seconds, rest, false)?;
+    epoch(py)?.add(since_epoch).map_err(|_| outside().into())
 }
 
 /// Returns a new, read-only NumPy array.
