@@ -16,9 +16,9 @@ const DIGITS: u8 = 3;
 
 /// Prints one message: a JSON object with one name and its details, in one line.
 pub fn say(kind: &str, details: Value) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", json!({ kind: details }))?;
-    out.flush()
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{}", json!({ kind: details }))?;
+    stdout.flush()
 }
 
 /// Durations in a histogram with three exact digits.
@@ -53,7 +53,7 @@ impl Times {
 }
 
 /// Ends a program: a failure goes to standard error, with exit code 1.
-pub fn ended(name: &str, result: Result<(), Failure>) -> ExitCode {
+pub fn exit_code(name: &str, result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

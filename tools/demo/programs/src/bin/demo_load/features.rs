@@ -39,17 +39,18 @@ impl Features {
     pub async fn await_events(&self, keys: &BTreeSet<i64>, events: i64) -> Result<(), Failure> {
         let began = Instant::now();
         loop {
-            let mut counted = 0;
+            let mut events_counted = 0;
             for key in keys {
-                counted += self.count(*key)?;
+                events_counted += self.count(*key)?;
             }
             // Too many events are for the oracle to find.
-            if counted >= events {
+            if events_counted >= events {
                 return Ok(());
             }
             if began.elapsed() > VALUES_WAIT {
                 let store = self.reader.store();
-                let message = format!("{store} has {counted} of {events} events after a long wait");
+                let message =
+                    format!("{store} has {events_counted} of {events} events after a long wait");
                 return Err(message.into());
             }
             tokio::time::sleep(LOOK_INTERVAL).await;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use forebay::{Client, ClientOptions};
-use forebay_demo::{Failure, ended};
+use forebay_demo::{Failure, exit_code};
 
 use crate::create::create;
 use crate::ratings::read_ratings;
@@ -52,7 +52,7 @@ struct LoadSettings {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    ended("demo_load", run(Cli::parse()).await)
+    exit_code("demo_load", run(Cli::parse()).await)
 }
 
 async fn run(cli: Cli) -> Result<(), Failure> {

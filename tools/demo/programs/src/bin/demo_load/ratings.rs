@@ -86,9 +86,9 @@ pub fn read_ratings(path: &Path) -> Result<Vec<Rating>, Failure> {
     if ratings.is_empty() {
         return Err(format!("{} holds no rating", path.display()).into());
     }
-    let mut seen = HashSet::new();
+    let mut pairs_seen = HashSet::new();
     for rating in &mut ratings {
-        rating.is_first = seen.insert(rating.movie);
+        rating.is_first = pairs_seen.insert(rating.movie);
     }
     Ok(ratings)
 }

@@ -57,13 +57,13 @@ impl Tally {
         Ok(Arc::new(Self { total, inner }))
     }
 
-    fn with<T>(&self, with: impl FnOnce(&mut Inner) -> T) -> T {
-        with(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_inner<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        change(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn acknowledged(&self, since: Instant) {
-        let time = since.elapsed();
-        self.with(|inner| {
+    fn acknowledged(&self, sent_at: Instant) {
+        let time = sent_at.elapsed();
+        self.with_inner(|inner| {
             inner.written += 1;
             inner.times.record(time);
         });
@@ -74,7 +74,7 @@ impl Tally {
     fn end_phase(&self, began: Instant) -> Result<Value, Failure> {
         let seconds = began.elapsed().as_secs_f64();
         let next = Times::new()?;
-        let times = self.with(|inner| std::mem::replace(&mut inner.times, next));
+        let times = self.with_inner(|inner| std::mem::replace(&mut inner.times, next));
         let mut figures = acknowledgement(&times);
         figures["writes"] = json!(times.count());
         figures["writes_per_s"] = json!(times.count() as f64 / seconds);
@@ -96,22 +96,22 @@ pub async fn replay(client: &Client, ratings: Vec<Rating>, plant: bool) -> Resul
     let movies = Target { store: client.store("movies").await?, is_of, key, write };
     let movie_features = Features::open(client, "movies", "rating_count").await?;
     let user_features = Features::open(client, "users", "rating_count").await?;
-    let (stop, stopped) = oneshot::channel();
-    let pulse = tokio::spawn(Pulse::open(client).await?.run(stopped));
+    let (stop, stop_receiver) = oneshot::channel();
+    let pulse = tokio::spawn(Pulse::open(client).await?.run(stop_receiver));
     let (movie_keys, user_keys): (BTreeSet<_>, BTreeSet<_>) =
         ratings.iter().map(|rating| (rating.movie, rating.user)).unzip();
     let ratings: Arc<[Rating]> = ratings.into();
     let tally = Tally::new((ratings.len() + movie_keys.len()) as u64)?;
     let reporter = tokio::spawn(report(Arc::clone(&tally)));
 
-    let (movies_token, mut figures) = written([&events, &movies], &ratings, &tally).await?;
+    let (movies_token, mut figures) = write_all([&events, &movies], &ratings, &tally).await?;
     let mut inserted = ratings.len() as i64;
     if plant {
         ratings[0].event(&events.store).send().await?;
         inserted += 1;
     }
     drop(stop);
-    let fresh = pulse.await??;
+    let sample_times = pulse.await??;
     movie_features.await_events(&movie_keys, inserted).await?;
     user_features.await_events(&user_keys, inserted).await?;
     reporter.abort();
@@ -123,28 +123,32 @@ pub async fn replay(client: &Client, ratings: Vec<Rating>, plant: bool) -> Resul
         "movies": hex::encode(movies_all.encode()), "users": hex::encode(users_all.encode()),
     });
     figures["features"] = json!({
-        "samples": fresh.count(), "p50_us": fresh.micros(0.5), "p99_us": fresh.micros(0.99),
+        "samples": sample_times.count(),
+        "p50_us": sample_times.micros(0.5),
+        "p99_us": sample_times.micros(0.99),
     });
     say("done", figures)?;
     Ok(())
 }
 
 /// Writes everything; returns the token of the movies, and the figures of both phases.
-async fn written(
+async fn write_all(
     targets: [&Target; 2],
     ratings: &Arc<[Rating]>,
     tally: &Arc<Tally>,
 ) -> Result<(Token, Value), Failure> {
     let streamed = ratings.len() - UNARY_MAX.min(ratings.len() / 10);
     let began = Instant::now();
-    let tasks = targets
-        .map(|of| tokio::spawn(stream(of.clone(), Arc::clone(ratings), streamed, tally.clone())));
+    let tasks = targets.map(|target| {
+        tokio::spawn(stream(target.clone(), Arc::clone(ratings), streamed, tally.clone()))
+    });
     let [_, mut token] = joined(tasks).await?;
     let stream = tally.end_phase(began)?;
 
     let began = Instant::now();
-    let tasks = targets
-        .map(|of| tokio::spawn(unary(of.clone(), Arc::clone(ratings), streamed, tally.clone())));
+    let tasks = targets.map(|target| {
+        tokio::spawn(unary(target.clone(), Arc::clone(ratings), streamed, tally.clone()))
+    });
     let [_, last] = joined(tasks).await?;
     let unary = tally.end_phase(began)?;
     token.merge(&last)?;
@@ -164,32 +168,32 @@ async fn report(tally: Arc<Tally>) -> std::io::Result<()> {
     let (mut last_at, mut last_written) = (Instant::now(), 0);
     loop {
         tokio::time::sleep(PROGRESS_INTERVAL).await;
-        let at = Instant::now();
+        let now = Instant::now();
         let (written, mut progress) =
-            tally.with(|inner| (inner.written, acknowledgement(&inner.times)));
-        let seconds = (at - last_at).as_secs_f64();
+            tally.with_inner(|inner| (inner.written, acknowledgement(&inner.times)));
+        let seconds = (now - last_at).as_secs_f64();
         progress["written"] = json!(written);
         progress["total"] = json!(tally.total);
         progress["writes_per_s"] = json!((written - last_written) as f64 / seconds);
         say("progress", progress)?;
-        (last_at, last_written) = (at, written);
+        (last_at, last_written) = (now, written);
     }
 }
 
 /// Sends the first ratings through a write stream, which keeps the order of each partition.
 async fn stream(
-    of: Target,
+    target: Target,
     ratings: Arc<[Rating]>,
     count: usize,
     tally: Arc<Tally>,
 ) -> Result<Token, Failure> {
     let options = StreamOptions::default().changes_max(IN_FLIGHT);
-    let mut stream = of.store.write_stream(options)?.deadline(DEADLINE);
+    let mut stream = target.store.write_stream(options)?.deadline(DEADLINE);
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
     let collector = tokio::spawn(collect(receiver, tally));
     let mut sent = 0;
-    for rating in ratings[..count].iter().filter(|rating| (of.is_of)(rating)) {
-        let acknowledgement = stream.send((of.write)(rating, &of.store)).await?;
+    for rating in ratings[..count].iter().filter(|rating| (target.is_of)(rating)) {
+        let acknowledgement = stream.send((target.write)(rating, &target.store)).await?;
         if sender.send((Instant::now(), acknowledgement)).await.is_err() {
             break; // The collector has failed, and its result says why.
         }
@@ -227,27 +231,29 @@ async fn collect(
 
 /// Sends the other ratings as single writes, several at a time.
 async fn unary(
-    of: Target,
+    target: Target,
     ratings: Arc<[Rating]>,
     from: usize,
     tally: Arc<Tally>,
 ) -> Result<Token, Failure> {
     let lanes = (0..LANES).map(|lane| {
-        let (of, ratings, tally) = (of.clone(), Arc::clone(&ratings), Arc::clone(&tally));
+        let (target, ratings, tally) = (target.clone(), Arc::clone(&ratings), Arc::clone(&tally));
         tokio::spawn(async move {
-            let mut token = Token::new(of.store.definition().store);
-            let ours =
-                |rating: &&Rating| (of.is_of)(rating) && (of.key)(rating).rem_euclid(LANES) == lane;
-            for rating in ratings[from..].iter().filter(ours) {
-                let at = Instant::now();
-                let written = (of.write)(rating, &of.store).deadline(DEADLINE).send().await?;
-                tally.acknowledged(at);
-                token.merge(&written.token)?;
+            let mut token = Token::new(target.store.definition().store);
+            let is_of_lane = |rating: &&Rating| {
+                (target.is_of)(rating) && (target.key)(rating).rem_euclid(LANES) == lane
+            };
+            for rating in ratings[from..].iter().filter(is_of_lane) {
+                let sent_at = Instant::now();
+                let outcome =
+                    (target.write)(rating, &target.store).deadline(DEADLINE).send().await?;
+                tally.acknowledged(sent_at);
+                token.merge(&outcome.token)?;
             }
             Ok::<_, Failure>(token)
         })
     });
-    let mut token = Token::new(of.store.definition().store);
+    let mut token = Token::new(target.store.definition().store);
     for lane in futures::future::try_join_all(lanes).await? {
         token.merge(&lane?)?;
     }

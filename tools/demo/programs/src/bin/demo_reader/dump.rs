@@ -42,41 +42,41 @@ pub fn write(
     keys: &BTreeMap<String, PathBuf>,
     path: &Path,
 ) -> Result<Rows, Failure> {
-    let mut out = BufWriter::new(File::create(path)?);
+    let mut writer = BufWriter::new(File::create(path)?);
     let mut dump = |store: &str, reader: &Reader| {
         let keys = keys.get(store).ok_or("finish names no keys of a store")?;
-        by_key(reader, keys, &mut out)?;
-        by_scan(reader, &mut out)
+        by_key(reader, keys, &mut writer)?;
+        by_scan(reader, &mut writer)
     };
     let rows =
         Rows { movies: dump("movies", &readers.movies)?, users: dump("users", &readers.users)? };
-    out.flush()?;
+    writer.flush()?;
     Ok(rows)
 }
 
-fn by_key(reader: &Reader, keys: &Path, out: &mut impl Write) -> Result<(), Failure> {
+fn by_key(reader: &Reader, keys: &Path, writer: &mut impl Write) -> Result<(), Failure> {
     for line in std::fs::read_to_string(keys)?.lines() {
         let key: i64 = line.parse()?;
         let document =
             reader.get_document(key)?.map(|document| fields(reader, &document)).transpose()?;
         let store = reader.store();
         let answer = json!({ "store": store, "by": "key", "key": key, "document": document });
-        writeln!(out, "{answer}")?;
+        writeln!(writer, "{answer}")?;
     }
     Ok(())
 }
 
-fn by_scan(reader: &Reader, out: &mut impl Write) -> Result<Vec<Row>, Failure> {
+fn by_scan(reader: &Reader, writer: &mut impl Write) -> Result<Vec<Row>, Failure> {
     let mut documents = Vec::new();
     let mut scan = reader.scan();
     loop {
-        let seen = reader.scan_next(&mut scan, None, SCAN_BATCH, |seen| {
-            if let KeyValue::Int64(key) = seen.key.primary() {
-                documents.push((key, seen.row.document()?));
+        let scanned = reader.scan_next(&mut scan, None, SCAN_BATCH, |scanned| {
+            if let KeyValue::Int64(key) = scanned.key.primary() {
+                documents.push((key, scanned.row.document()?));
             }
             Ok(())
         })?;
-        if seen == 0 {
+        if scanned == 0 {
             break;
         }
     }
@@ -86,7 +86,7 @@ fn by_scan(reader: &Reader, out: &mut impl Write) -> Result<Vec<Row>, Failure> {
         let answer = json!({
             "store": reader.store(), "by": "scan", "key": key, "document": row.fields,
         });
-        writeln!(out, "{answer}")?;
+        writeln!(writer, "{answer}")?;
         rows.push(row);
     }
     Ok(rows)

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use forebay::{Client, ClientOptions};
-use forebay_demo::{Failure, ended, say};
+use forebay_demo::{Failure, exit_code, say};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -44,12 +44,12 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return ended("demo_reader", Err(error.into())),
+        Err(error) => return exit_code("demo_reader", Err(error.into())),
     };
     let result = runtime.block_on(run(ReaderSettings::parse()));
     // A thread that still reads standard input must not delay the exit.
     runtime.shutdown_background();
-    ended("demo_reader", result)
+    exit_code("demo_reader", result)
 }
 
 async fn run(settings: ReaderSettings) -> Result<(), Failure> {
@@ -59,10 +59,10 @@ async fn run(settings: ReaderSettings) -> Result<(), Failure> {
     let seconds = began.elapsed().as_secs_f64();
     say("ready", json!({ "language": "rust", "seconds": seconds }))?;
 
-    let heard = tokio::task::spawn_blocking(hear_finish);
+    let finish_task = tokio::task::spawn_blocking(hear_finish);
     let mut probe = probe::Probe::new(client, readers.probes.clone(), settings.probe_key).await?;
     let finish = tokio::select! {
-        heard = heard => heard??,
+        heard = finish_task => heard??,
         failed = probe.run() => return Err(failed),
     };
     readers.await_tokens(&finish.tokens).await?;

@@ -37,10 +37,10 @@ pub fn gets(movies: &Reader, rows: &Rows) -> Result<serde_json::Value, Failure> 
     let mut times = Times::new()?;
     let mut found = 0;
     for block in 0..BLOCKS_BEFORE + BLOCKS {
-        let asked: Vec<i64> =
+        let block_keys: Vec<i64> =
             (0..GETS_PER_BLOCK).map(|_| keys[next(&mut random) as usize % keys.len()]).collect();
         let began = Instant::now();
-        for key in asked {
+        for key in block_keys {
             let read = movies.get_scalar::<i64>(&count, key)?;
             found += u64::from(read.value().is_some());
         }
@@ -94,8 +94,8 @@ pub fn gather(
     keys: &[i64],
     matrix: &mut [f64],
 ) -> Result<(), Failure> {
-    let mut out = GatherOut::values(matrix);
-    Ok(movies.read_local(None, |view| view.gather(plan, keys, &mut out))?)
+    let mut gather_out = GatherOut::values(matrix);
+    Ok(movies.read_local(None, |view| view.gather(plan, keys, &mut gather_out))?)
 }
 
 /// Returns the next number of a repeatable sequence (xorshift).

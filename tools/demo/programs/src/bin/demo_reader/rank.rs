@@ -40,7 +40,7 @@ pub fn rank(readers: &Readers, rows: &Rows) -> Result<Ranking, Failure> {
         let mean = (row[sum] + PRIOR_RATINGS * PRIOR_MEAN) / (row[count] + PRIOR_RATINGS);
         top.push((*key, mean * (1.0 + share(readers, user, *key)?)));
     }
-    top.sort_by(|one, two| two.1.total_cmp(&one.1).then(one.0.cmp(&two.0)));
+    top.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
     top.truncate(TOP);
     Ok(Ranking { user, candidates, top })
 }
