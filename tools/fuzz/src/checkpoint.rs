@@ -40,7 +40,7 @@ const BLOCKS_AT: usize = 112;
 const STATE_BYTES_AT: usize = 132;
 const META_CHECKSUM_AT: usize = 136;
 const PARITIES_AT: usize = 144;
-/// First `how` with which one byte of a block is flipped after all other edits.
+/// First `mode` with which one byte of a block is flipped after all other edits.
 const FLIPPED_FROM: u8 = 128;
 /// Number of reads of a reader over a damaged image within which the replica must be rebuilt.
 const READS_MAX: usize = 100;
@@ -53,24 +53,24 @@ thread_local! {
     static HAS_PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Restores a reader from the input: how u8, then the bytes of a checkpoint (`how` 0 and 1), or
+/// Restores a reader from the input: mode u8, then the bytes of a checkpoint (`mode` 0 and 1), or
 /// edits of a sound checkpoint (others). An edit has three bytes: an offset u16 and the byte to
-/// write there. With an odd `how` every checksum, every length and the parity are then corrected,
+/// write there. With an odd `mode` every checksum, every length and the parity are then corrected,
 /// so that the decoder continues; with an even one they cannot be forged. From 128 on a byte of the
 /// first block is flipped after that, which the reader must repair.
 ///
 /// # Panics
 /// Panics if a reader panics, or applies data that was never written.
 pub fn checkpoint_restore(input: &[u8]) {
-    let Some((how, rest)) = input.split_first() else { return };
+    let Some((mode, rest)) = input.split_first() else { return };
     // Built first, because it needs a runtime of its own.
     LazyLock::force(&SOUND);
-    let mut bytes = if *how < 2 { rest.to_vec() } else { edited(rest) };
-    let is_sealed = how % 2 == 1;
+    let mut bytes = if *mode < 2 { rest.to_vec() } else { edited(rest) };
+    let is_sealed = mode % 2 == 1;
     if is_sealed {
         seal(&mut bytes);
     }
-    if *how >= FLIPPED_FROM {
+    if *mode >= FLIPPED_FROM {
         bytes.iter_mut().skip(BLOCK_BYTES + 6).take(1).for_each(|byte| *byte ^= 8);
     }
     note_panics();
@@ -104,9 +104,9 @@ fn edited(edits: &[u8]) -> Vec<u8> {
 
 /// Corrects magic, version, lengths, parity and checksums, for as many blocks as fit in the file.
 fn seal(bytes: &mut [u8]) {
-    let Some(behind) = bytes.len().checked_sub(BLOCK_BYTES) else { return };
+    let Some(room_bytes) = bytes.len().checked_sub(BLOCK_BYTES) else { return };
     bytes[..6].copy_from_slice(b"FBIM\x03\x00");
-    let room = (behind / BLOCK_BYTES) as u64;
+    let room = (room_bytes / BLOCK_BYTES) as u64;
     let blocks = u64_at(bytes, BLOCKS_AT).min(room);
     let parities = u64_at(bytes, PARITIES_AT).min(blocks).min(room - blocks);
     write_number(bytes, BLOCKS_AT, &blocks.to_le_bytes());
@@ -115,14 +115,14 @@ fn seal(bytes: &mut [u8]) {
     let blocks = blocks + parities;
     let meta_at = BLOCK_BYTES * (1 + blocks as usize);
     let [extents, groups, segments] =
-        [120, 124, 128].map(|at| u64_at(bytes, at) & u64::from(u32::MAX));
+        [120, 124, 128].map(|offset| u64_at(bytes, offset) & u64::from(u32::MAX));
     let fixed = 8 * (blocks + extents + groups) + 32 * segments;
     let state_bytes = ((bytes.len() - meta_at) as u64).saturating_sub(fixed) as u32;
     write_number(bytes, STATE_BYTES_AT, &state_bytes.to_le_bytes());
     let (body, meta) = bytes.split_at_mut(meta_at);
     let numbered = body.as_chunks::<BLOCK_BYTES>().0.iter().skip(1).enumerate();
-    for ((number, block), at) in numbered.zip(meta.as_chunks_mut::<8>().0) {
-        *at = xxh3_64_with_seed(block, number as u64).to_le_bytes();
+    for ((number, block), place) in numbered.zip(meta.as_chunks_mut::<8>().0) {
+        *place = xxh3_64_with_seed(block, number as u64).to_le_bytes();
     }
     write_number(body, META_CHECKSUM_AT, &xxh3_64(meta).to_le_bytes());
     let header = xxh3_64(&body[..BLOCK_BYTES - 8]);
@@ -139,12 +139,12 @@ fn set_parity(bytes: &mut [u8], blocks: usize, parities: usize) {
     }
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..].first_chunk().copied().map_or(0, u64::from_le_bytes)
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes[offset..].first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
-fn write_number(bytes: &mut [u8], at: usize, number: &[u8]) {
-    bytes[at..at + number.len()].copy_from_slice(number);
+fn write_number(bytes: &mut [u8], offset: usize, number: &[u8]) {
+    bytes[offset..offset + number.len()].copy_from_slice(number);
 }
 
 /// A store of one partition with a few documents in its log.

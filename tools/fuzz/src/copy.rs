@@ -9,8 +9,8 @@ use forebay_wire::shard_copy::{RowsBlock, block_rows, file_kind, part_record, re
 /// # Panics
 /// Panics if decoded data does not encode to its own bytes, or a name leaves its folder.
 pub fn copy_decode(input: &[u8]) {
-    let Some((which, rest)) = input.split_first() else { return };
-    match which % 3 {
+    let Some((mode, rest)) = input.split_first() else { return };
+    match mode % 3 {
         0 => block(rest),
         1 => journal(rest),
         _ => name(&String::from_utf8_lossy(rest)),
@@ -18,22 +18,22 @@ pub fn copy_decode(input: &[u8]) {
 }
 
 fn block(bytes: &[u8]) {
-    let mut again = RowsBlock::default();
+    let mut second_block = RowsBlock::default();
     let mut is_whole = true;
     for row in block_rows(bytes) {
         match row {
-            Ok((key, value)) => again.push(key, value),
+            Ok((key, value)) => second_block.push(key, value),
             Err(_) => is_whole = false,
         }
     }
-    assert!(bytes.starts_with(again.bytes()));
-    assert_eq!(is_whole, again.bytes().len() == bytes.len());
+    assert!(bytes.starts_with(second_block.bytes()));
+    assert_eq!(is_whole, second_block.bytes().len() == bytes.len());
 }
 
 fn journal(bytes: &[u8]) {
     let (parts, end) = read_parts(bytes);
-    let again: Vec<_> = parts.iter().flat_map(part_record).collect();
-    assert_eq!(read_parts(&again).0, parts);
+    let encoded: Vec<_> = parts.iter().flat_map(part_record).collect();
+    assert_eq!(read_parts(&encoded).0, parts);
     assert!(end <= bytes.len() as u64);
 }
 

@@ -4,10 +4,10 @@
 /// end truncates the file.
 pub(crate) fn apply_edits(edits: &[u8], bytes: &mut Vec<u8>) {
     for [low, high, byte] in edits.as_chunks::<3>().0 {
-        let at = usize::from(u16::from_le_bytes([*low, *high]));
-        match bytes.get_mut(at) {
+        let offset = usize::from(u16::from_le_bytes([*low, *high]));
+        match bytes.get_mut(offset) {
             Some(place) => *place = *byte,
-            None => bytes.truncate(at % (bytes.len() + 1)),
+            None => bytes.truncate(offset % (bytes.len() + 1)),
         }
     }
 }

@@ -25,7 +25,7 @@ struct Versions(Vec<Arc<SchemaAt>>);
 
 impl Schemas for Versions {
     fn at(&self, version: SchemaVersion) -> Option<Arc<SchemaAt>> {
-        self.0.iter().find(|at| at.definition.version == version).cloned()
+        self.0.iter().find(|schema| schema.definition.version == version).cloned()
     }
 }
 
@@ -62,18 +62,18 @@ static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
     Versions([first, second].map(SchemaAt::of).into())
 });
 
-/// Decodes the input: how u8, then a frame; with an odd `how` a body, which gets a valid frame.
+/// Decodes the input: mode u8, then a frame; with an odd `mode` a body, which gets a valid frame.
 ///
 /// # Panics
 /// Panics if an entry does not round-trip through its own frame, or is applied twice.
 pub fn entry_decode(input: &[u8]) {
-    let Some((how, rest)) = input.split_first() else { return };
-    let frame = if how % 2 == 1 { framed(rest) } else { rest.to_vec() };
+    let Some((mode, rest)) = input.split_first() else { return };
+    let frame = if mode % 2 == 1 { framed(rest) } else { rest.to_vec() };
     match decode_entry(&frame) {
         Ok(entry) => {
-            let again = encode_entry(&entry).expect("a decoded entry can be encoded");
-            let back = decode_entry(&again).expect("an encoded entry can be decoded");
-            assert_eq!(encode_entry(&back).as_ref(), Ok(&again));
+            let encoded = encode_entry(&entry).expect("a decoded entry can be encoded");
+            let decoded = decode_entry(&encoded).expect("an encoded entry can be decoded");
+            assert_eq!(encode_entry(&decoded).as_ref(), Ok(&encoded));
             apply(&entry);
         }
         Err(error) => {

@@ -26,24 +26,24 @@ const RECORDS_AT: usize = 4_096;
 const HEADER_BYTES: usize = 28;
 const RECORD_HEADER_BYTES: usize = 16;
 
-/// Opens a log over the input: how u8, then the bytes of a journal (`how` 0), or edits of three
-/// bytes each: an offset u16 into the headers and records, and the byte to write there. With `how`
+/// Opens a log over the input: mode u8, then the bytes of a journal (`mode` 0), or edits of three
+/// bytes each: an offset u16 into the headers and records, and the byte to write there. With `mode`
 /// 1 checksums stay as they are, so that every entry read must be one that was appended; otherwise
 /// checksums are corrected.
 ///
 /// # Panics
 /// Panics if an open or read fails untyped, or returns an entry that was never appended.
 pub fn embedded_journal(input: &[u8]) {
-    let Some((how, rest)) = input.split_first() else { return };
-    runtime().block_on(damage_and_open(*how, rest));
+    let Some((mode, rest)) = input.split_first() else { return };
+    runtime().block_on(damage_and_open(*mode, rest));
 }
 
-async fn damage_and_open(how: u8, rest: &[u8]) {
+async fn damage_and_open(mode: u8, rest: &[u8]) {
     let disk = crashed().await;
     let journal = journal(&disk);
-    disk.damage(&journal, |bytes| damage(how, rest, bytes)).expect("a file to damage");
+    disk.damage(&journal, |bytes| damage(mode, rest, bytes)).expect("a file to damage");
     match open(&disk).await {
-        Ok(log) => read(&log, how == 1).await,
+        Ok(log) => read(&log, mode == 1).await,
         Err(error) => check_code(error.code()),
     }
 }
@@ -88,41 +88,41 @@ fn journal(disk: &SimDisk) -> PathBuf {
     files.into_iter().find(is_journal).expect("a journal")
 }
 
-fn damage(how: u8, rest: &[u8], bytes: &mut Vec<u8>) {
-    if how == 0 {
+fn damage(mode: u8, rest: &[u8], bytes: &mut Vec<u8>) {
+    if mode == 0 {
         *bytes = rest.to_vec();
         return;
     }
     for [low, high, byte] in rest.as_chunks::<3>().0 {
         let place = usize::from(u16::from_le_bytes([*low, *high]));
         // The space between a header and its records is unused, so no edits go there.
-        let (half, place) = (place / 1_024 % 2, place % 1_024);
+        let (half_number, place) = (place / 1_024 % 2, place % 1_024);
         let behind_header = RECORDS_AT + place.saturating_sub(HEADER_BYTES);
-        let within = if place < HEADER_BYTES { place } else { behind_header };
-        let half = bytes.chunks_mut(HALF_BYTES).nth(half);
-        if let Some(edited) = half.and_then(|half| half.get_mut(within)) {
+        let offset = if place < HEADER_BYTES { place } else { behind_header };
+        let half_bytes = bytes.chunks_mut(HALF_BYTES).nth(half_number);
+        if let Some(edited) = half_bytes.and_then(|half_bytes| half_bytes.get_mut(offset)) {
             *edited = *byte;
         }
     }
-    if how != 1 {
+    if mode != 1 {
         bytes.chunks_mut(HALF_BYTES).for_each(forge);
     }
 }
 
 /// Corrects the checksums of a half: of its header and of its consecutive records.
-fn forge(half: &mut [u8]) {
+fn forge(half_bytes: &mut [u8]) {
     if let Some((header, checksum)) =
-        half.get_mut(..HEADER_BYTES).and_then(|header| header.split_last_chunk_mut::<4>())
+        half_bytes.get_mut(..HEADER_BYTES).and_then(|header| header.split_last_chunk_mut::<4>())
     {
         *checksum = crc32c::crc32c(header).to_le_bytes();
     }
-    let mut rest = half.get_mut(RECORDS_AT..).unwrap_or_default();
+    let mut rest = half_bytes.get_mut(RECORDS_AT..).unwrap_or_default();
     while let Some(length) = rest.first_chunk::<4>() {
         let record_bytes = RECORD_HEADER_BYTES + u32::from_le_bytes(*length) as usize;
-        let Some((record, behind)) = rest.split_at_mut_checked(record_bytes) else { return };
+        let Some((record, later_records)) = rest.split_at_mut_checked(record_bytes) else { return };
         let checksum = crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[8..]);
         record[4..8].copy_from_slice(&checksum.to_le_bytes());
-        rest = behind;
+        rest = later_records;
     }
 }
 

@@ -5,15 +5,15 @@ use forebay_core::ErrorCode;
 use forebay_core::key::{Key, KeyValue};
 use forebay_index::{KeyList, PackedKeys};
 
-/// Decodes the input: how u8, then identity bytes; with an odd `how` packed keys: count u8, an end
-/// offset u16 each, their bytes.
+/// Decodes the input: mode u8, then identity bytes; with an odd `mode` packed keys: count u8, an
+/// end offset u16 each, their bytes.
 ///
 /// # Panics
 /// Panics if the parts of identity bytes do not encode to these bytes, or a packed key is not the
 /// bytes between its ends.
 pub fn key_decode(input: &[u8]) {
-    let Some((how, rest)) = input.split_first() else { return };
-    if how % 2 == 1 {
+    let Some((mode, rest)) = input.split_first() else { return };
+    if mode % 2 == 1 {
         return packed(rest);
     }
     assert_eq!(Key::split(rest, false), Ok((None, rest)));
@@ -31,11 +31,13 @@ pub fn key_decode(input: &[u8]) {
 
 fn packed(rest: &[u8]) {
     let Some((count, rest)) = rest.split_first() else { return };
-    let Some((ends, bytes)) = rest.split_at_checked(2 * usize::from(*count)) else { return };
-    let ends = ends.as_chunks::<2>().0.iter().map(|end| u64::from(u16::from_le_bytes(*end)));
-    let ends: Vec<_> = ends.collect();
-    let in_order = ends.is_sorted() && ends.last().is_none_or(|last| *last <= bytes.len() as u64);
-    for keys in [PackedKeys::bytes(bytes, &ends), PackedKeys::strings(bytes, &ends)] {
+    let Some((key_ends, bytes)) = rest.split_at_checked(2 * usize::from(*count)) else { return };
+    let key_ends =
+        key_ends.as_chunks::<2>().0.iter().map(|end| u64::from(u16::from_le_bytes(*end)));
+    let key_ends: Vec<_> = key_ends.collect();
+    let in_order =
+        key_ends.is_sorted() && key_ends.last().is_none_or(|last| *last <= bytes.len() as u64);
+    for keys in [PackedKeys::bytes(bytes, &key_ends), PackedKeys::strings(bytes, &key_ends)] {
         let keys = match keys {
             Ok(keys) => keys,
             Err(error) => {
@@ -43,9 +45,9 @@ fn packed(rest: &[u8]) {
                 continue;
             }
         };
-        assert!(in_order && keys.count() == ends.len());
+        assert!(in_order && keys.count() == key_ends.len());
         let mut start = 0;
-        for (place, end) in ends.iter().map(|end| *end as usize).enumerate() {
+        for (place, end) in key_ends.iter().map(|end| *end as usize).enumerate() {
             let key = keys.key(place).primary();
             key.with_bytes(|key| assert_eq!(key, &bytes[start..end]));
             if let KeyValue::String(text) = key {

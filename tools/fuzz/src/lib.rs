@@ -28,7 +28,7 @@ pub use key::key_decode;
 pub use message::{MESSAGES, message_decode};
 pub use row::{LAYOUT_NAMES, row_decode};
 pub use segment::{embedded_segment, sound_segment};
-pub use shard::{HOW_OF_ROW, how_of_key, shard_rows};
+pub use shard::{MODE_OF_ROW, mode_of_key, shard_rows};
 pub use snapshot::snapshot_decode;
 pub use tile::{tile_aggregates, tile_decode};
 pub use token::token_decode;

@@ -24,31 +24,55 @@ pub type Decode = fn(&[u8]);
 
 /// The messages that a service or a client receives from outside, by their numbers in an input.
 pub const MESSAGES: [(&str, Decode); 19] = [
-    ("value", |bytes| back(bytes, Value::try_from, |of| v1::Value::from(of))),
-    ("nullable-value", |bytes| back(bytes, nullable_value, |v| nullable_value_message(v.as_ref()))),
-    ("field-type", |bytes| back(bytes, FieldType::try_from, |of| v1::FieldType::from(*of))),
-    ("field-spec", |bytes| back(bytes, FieldSpec::try_from, |of| v1::FieldSpec::from(of))),
-    ("store-spec", |bytes| back(bytes, StoreSpec::try_from, |of| v1::StoreSpec::from(of))),
-    ("field", |bytes| back(bytes, Field::try_from, |of| v1::Field::from(of))),
-    ("definition", |bytes| back(bytes, Definition::try_from, |of| v1::Definition::from(of))),
-    ("alteration", |bytes| back(bytes, Alteration::try_from, |of| v1::Alteration::from(of))),
-    ("field-change", |bytes| back(bytes, FieldChange::try_from, |of| v1::FieldChange::from(of))),
-    ("condition", |bytes| back(bytes, Condition::try_from, |of| v1::Condition::from(*of))),
-    ("change", |bytes| back(bytes, Change::try_from, |of| v1::Change::from(of))),
-    ("client-batch", |bytes| back(bytes, ClientBatch::try_from, |of| v1::ClientBatch::from(of))),
-    ("position", |bytes| back(bytes, Position::try_from, |of| v1::Position::from(*of))),
-    ("source", |bytes| back(bytes, Source::try_from, |of| v1::Source::from(*of))),
-    ("control-record", |bytes| {
-        back(bytes, ControlRecord::try_from, |of| v1::ControlRecord::from(of))
+    ("value", |bytes| convert_back(bytes, Value::try_from, |value| v1::Value::from(value))),
+    ("nullable-value", |bytes| {
+        convert_back(bytes, nullable_value, |v| nullable_value_message(v.as_ref()))
     }),
-    ("change-result", |bytes| back(bytes, ChangeResult::try_from, |of| v1::ChangeResult::from(of))),
-    ("dead-letter", |bytes| back(bytes, DeadLetter::try_from, |of| v1::DeadLetter::from(of))),
+    ("field-type", |bytes| {
+        convert_back(bytes, FieldType::try_from, |value| v1::FieldType::from(*value))
+    }),
+    ("field-spec", |bytes| {
+        convert_back(bytes, FieldSpec::try_from, |value| v1::FieldSpec::from(value))
+    }),
+    ("store-spec", |bytes| {
+        convert_back(bytes, StoreSpec::try_from, |value| v1::StoreSpec::from(value))
+    }),
+    ("field", |bytes| convert_back(bytes, Field::try_from, |value| v1::Field::from(value))),
+    ("definition", |bytes| {
+        convert_back(bytes, Definition::try_from, |value| v1::Definition::from(value))
+    }),
+    ("alteration", |bytes| {
+        convert_back(bytes, Alteration::try_from, |value| v1::Alteration::from(value))
+    }),
+    ("field-change", |bytes| {
+        convert_back(bytes, FieldChange::try_from, |value| v1::FieldChange::from(value))
+    }),
+    ("condition", |bytes| {
+        convert_back(bytes, Condition::try_from, |value| v1::Condition::from(*value))
+    }),
+    ("change", |bytes| convert_back(bytes, Change::try_from, |value| v1::Change::from(value))),
+    ("client-batch", |bytes| {
+        convert_back(bytes, ClientBatch::try_from, |value| v1::ClientBatch::from(value))
+    }),
+    ("position", |bytes| {
+        convert_back(bytes, Position::try_from, |value| v1::Position::from(*value))
+    }),
+    ("source", |bytes| convert_back(bytes, Source::try_from, |value| v1::Source::from(*value))),
+    ("control-record", |bytes| {
+        convert_back(bytes, ControlRecord::try_from, |value| v1::ControlRecord::from(value))
+    }),
+    ("change-result", |bytes| {
+        convert_back(bytes, ChangeResult::try_from, |value| v1::ChangeResult::from(value))
+    }),
+    ("dead-letter", |bytes| {
+        convert_back(bytes, DeadLetter::try_from, |value| v1::DeadLetter::from(value))
+    }),
     ("details", details),
     ("document", |bytes| {
         let give = |(key, document): &(Key, Document)| {
             document_message(key.as_bytes(), document, |_| true)
         };
-        back(bytes, document_of, give);
+        convert_back(bytes, document_of, give);
     }),
 ];
 
@@ -57,25 +81,25 @@ pub const MESSAGES: [(&str, Decode); 19] = [
 /// # Panics
 /// Panics if an accepted value does not round-trip through its own message.
 pub fn message_decode(input: &[u8]) {
-    let Some((which, rest)) = input.split_first() else { return };
-    let (_, decode) = MESSAGES[usize::from(*which) % MESSAGES.len()];
+    let Some((mode, rest)) = input.split_first() else { return };
+    let (_, decode) = MESSAGES[usize::from(*mode) % MESSAGES.len()];
     decode(rest);
 }
 
 /// Decodes a message, encodes the value, and decodes the result again.
-fn back<D, W: Message + Default>(
+fn convert_back<D, W: Message + Default>(
     bytes: &[u8],
     take: impl Fn(W) -> Result<D>,
     give: impl Fn(&D) -> W,
 ) {
     let Ok(message) = W::decode(bytes) else { return };
     match take(message) {
-        Ok(taken) => {
-            let given = give(&taken).encode_to_vec();
-            let message = W::decode(given.as_slice()).expect("an encoded value is a message");
-            let again = take(message).expect("an encoded value can be converted back");
+        Ok(value) => {
+            let encoded = give(&value).encode_to_vec();
+            let message = W::decode(encoded.as_slice()).expect("an encoded value is a message");
+            let second_value = take(message).expect("an encoded value can be converted back");
             // Compared by bytes, because a NaN differs from itself.
-            assert_eq!(give(&again).encode_to_vec(), given);
+            assert_eq!(give(&second_value).encode_to_vec(), encoded);
         }
         Err(error) => {
             let codes = [

@@ -17,14 +17,14 @@ pub const LAYOUT_NAMES: [&str; 4] = ["no-fields", "key-value", "text-and-count",
 
 static LAYOUTS: LazyLock<[Layout; 4]> = LazyLock::new(|| {
     use ScalarType::{Bool, Bytes, Float32, Float64, Int32, Int64, String, Timestamp};
-    let mut every = vec![];
+    let mut every_type = vec![];
     for scalar in [Bool, Int32, Int64, Float32, Float64, String, Bytes, Timestamp] {
-        every.extend([FieldType::Scalar(scalar), FieldType::List(scalar)]);
+        every_type.extend([FieldType::Scalar(scalar), FieldType::List(scalar)]);
     }
     let vectors = [VectorType::F32, VectorType::F16, VectorType::I8];
-    every.extend(vectors.map(|component| FieldType::Vector(component, 3)));
+    every_type.extend(vectors.map(|component| FieldType::Vector(component, 3)));
     let text_and_count = vec![FieldType::Scalar(String), FieldType::Scalar(Int32)];
-    [vec![], vec![FieldType::Scalar(Bytes)], text_and_count, every].map(|types| layout(&types))
+    [vec![], vec![FieldType::Scalar(Bytes)], text_and_count, every_type].map(|types| layout(&types))
 });
 
 fn layout(types: &[FieldType]) -> Layout {
@@ -40,8 +40,8 @@ fn layout(types: &[FieldType]) -> Layout {
 /// # Panics
 /// Panics if a slice is outside the row, or a document does not round-trip through its own row.
 pub fn row_decode(input: &[u8]) {
-    let Some((which, rest)) = input.split_first() else { return };
-    let layout = &LAYOUTS[usize::from(*which) % LAYOUTS.len()];
+    let Some((mode, rest)) = input.split_first() else { return };
+    let layout = &LAYOUTS[usize::from(*mode) % LAYOUTS.len()];
     let mut bytes = rest.to_vec();
     if let Some(version) = bytes.first_chunk_mut::<2>() {
         *version = [1, 0];
@@ -56,8 +56,8 @@ pub fn row_decode(input: &[u8]) {
         }
     };
     let one_form = document.encode(layout).expect("a decoded row can be encoded");
-    let again = Document::decode(&one_form, layout).expect("an encoded row can be decoded");
-    assert_eq!(again.encode(layout).as_ref(), Ok(&one_form));
+    let decoded = Document::decode(&one_form, layout).expect("an encoded row can be decoded");
+    assert_eq!(decoded.encode(layout).as_ref(), Ok(&one_form));
     assert!(one_form.len() <= bytes.len(), "the one form is the shortest");
 }
 

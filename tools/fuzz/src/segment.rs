@@ -25,29 +25,29 @@ const STORE: StoreId = StoreId(1);
 const AT: PartitionRef = PartitionRef { store: STORE, partition: PartitionId(0) };
 const ENTRIES: usize = 3;
 
-/// Opens a log over the input: how u8, then the bytes of a segment (`how` 0), bytes to append to it
-/// (1), or edits of three bytes each: an offset u16 and the byte to write there (others); an offset
-/// past the end truncates the segment. Edits and additions cannot forge a checksum, so with these
-/// every entry read must be one that was appended.
+/// Opens a log over the input: mode u8, then the bytes of a segment (`mode` 0), bytes to append to
+/// it (1), or edits of three bytes each: an offset u16 and the byte to write there (others); an
+/// offset past the end truncates the segment. Edits and additions cannot forge a checksum, so with
+/// these every entry read must be one that was appended.
 ///
 /// # Panics
 /// Panics if an open or read fails untyped, or returns an entry that was never appended.
 pub fn embedded_segment(input: &[u8]) {
-    let Some((how, rest)) = input.split_first() else { return };
-    runtime().block_on(damage_and_open(*how, rest));
+    let Some((mode, rest)) = input.split_first() else { return };
+    runtime().block_on(damage_and_open(*mode, rest));
 }
 
 /// Returns the bytes of the undamaged segment, as a corpus's first input.
 pub fn sound_segment() -> Vec<u8> {
     let disk = runtime().block_on(async {
-        let (disk, _) = filled().await;
+        let (disk, _) = fill_log().await;
         disk
     });
     disk.bytes(&segment(&disk)).expect("a file to read")
 }
 
 /// Returns a closed log of a few entries in one segment, and these entries.
-async fn filled() -> (SimDisk, Vec<Bytes>) {
+async fn fill_log() -> (SimDisk, Vec<Bytes>) {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let log = open(&disk).await.expect("an empty disk");
     let count = PartitionCount::new(1).expect("one partition");
@@ -62,11 +62,11 @@ async fn filled() -> (SimDisk, Vec<Bytes>) {
     (disk, appended)
 }
 
-async fn damage_and_open(how: u8, rest: &[u8]) {
-    let (disk, appended) = filled().await;
-    disk.damage(&segment(&disk), |bytes| damage(how, rest, bytes)).expect("a file to damage");
+async fn damage_and_open(mode: u8, rest: &[u8]) {
+    let (disk, appended) = fill_log().await;
+    disk.damage(&segment(&disk), |bytes| damage(mode, rest, bytes)).expect("a file to damage");
     match open(&disk).await {
-        Ok(log) => read(&log, how, &appended).await,
+        Ok(log) => read(&log, mode, &appended).await,
         Err(error) => check_code(error.code()),
     }
 }
@@ -94,21 +94,21 @@ fn segment(disk: &SimDisk) -> PathBuf {
     files.into_iter().find(is_segment).expect("a segment of the store")
 }
 
-fn damage(how: u8, rest: &[u8], bytes: &mut Vec<u8>) {
-    match how {
+fn damage(mode: u8, rest: &[u8], bytes: &mut Vec<u8>) {
+    match mode {
         0 => *bytes = rest.to_vec(),
         1 => bytes.extend_from_slice(rest),
         _ => apply_edits(rest, bytes),
     }
 }
 
-async fn read(log: &EmbeddedLog, how: u8, appended: &[Bytes]) {
+async fn read(log: &EmbeddedLog, mode: u8, appended: &[Bytes]) {
     let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
     let records = match log.read(AT, Offset(0), limit).await {
         Ok(records) => records.records,
         Err(error) => return check_code(error.code()),
     };
-    if how != 0 {
+    if mode != 0 {
         assert!(records.len() <= appended.len(), "more was read than appended");
         for (record, entry) in records.iter().zip(appended) {
             assert_eq!(&record.entry, entry, "read at {}", record.offset);

@@ -9,26 +9,28 @@ use forebay_core::key_order::KeyOrder;
 use forebay_core::state_rows::{FollowState, HEAD, Head};
 
 /// Returns the first byte of an input with a stored key of such a store.
-pub fn how_of_key(primary: KeyType, partition: Option<KeyType>) -> u8 {
-    let number = |of| KeyType::ALL.iter().position(|it| *it == of).unwrap_or_default() as u8;
-    number(primary) + 3 * partition.map_or(0, |of| 1 + number(of))
+pub fn mode_of_key(primary: KeyType, partition: Option<KeyType>) -> u8 {
+    let number = |key_type| {
+        KeyType::ALL.iter().position(|candidate| *candidate == key_type).unwrap_or_default() as u8
+    };
+    number(primary) + 3 * partition.map_or(0, |key_type| 1 + number(key_type))
 }
 
 /// First byte of an input with a row of the state.
-pub const HOW_OF_ROW: u8 = 12;
+pub const MODE_OF_ROW: u8 = 12;
 
-/// Decodes the input: how u8; below 12 a stored key of one kind of store; from 12 on key length u8,
-/// key and value of a row of the state.
+/// Decodes the input: mode u8; below 12 a stored key of one kind of store; from 12 on key length
+/// u8, key and value of a row of the state.
 ///
 /// # Panics
 /// Panics if an accepted key or head does not encode to its own bytes.
 pub fn shard_rows(input: &[u8]) {
-    let Some((how, rest)) = input.split_first() else { return };
-    if *how >= HOW_OF_ROW {
+    let Some((mode, rest)) = input.split_first() else { return };
+    if *mode >= MODE_OF_ROW {
         return state_row(rest);
     }
-    let partition = (how / 3).checked_sub(1).map(|of| KeyType::ALL[usize::from(of)]);
-    let order = KeyOrder { primary: KeyType::ALL[usize::from(how % 3)], partition };
+    let partition = (mode / 3).checked_sub(1).map(|number| KeyType::ALL[usize::from(number)]);
+    let order = KeyOrder { primary: KeyType::ALL[usize::from(mode % 3)], partition };
     match order.identity(rest) {
         Ok(key) => assert_eq!(order.stored(key.as_bytes()).as_deref(), Ok(rest)),
         Err(error) => {

@@ -13,12 +13,12 @@ use prost::Message;
 /// # Panics
 /// Panics if decoded data does not encode to its own bytes.
 pub fn snapshot_decode(input: &[u8]) {
-    let Some((which, rest)) = input.split_first() else { return };
-    match which % 6 {
-        0 => drop(Manifest::decode(rest).map(|manifest| again(&manifest))),
+    let Some((mode, rest)) = input.split_first() else { return };
+    match mode % 6 {
+        0 => drop(Manifest::decode(rest).map(|manifest| check_round_trip(&manifest))),
         1 => {
             let Ok(message) = v1::SnapshotManifest::decode(rest) else { return };
-            drop(Manifest::try_from(message).map(|manifest| again(&manifest)));
+            drop(Manifest::try_from(message).map(|manifest| check_round_trip(&manifest)));
         }
         2 => {
             // The bytes of a plain chunk: their hash is known, so only the frame decides.
@@ -29,12 +29,12 @@ pub fn snapshot_decode(input: &[u8]) {
         }
         3 => {
             let mut blocks = DeltaBlocks::default();
-            let mut made = Vec::new();
+            let mut encoded = Vec::new();
             for row in delta_rows(rest).map_while(Result::ok) {
-                made.extend(blocks.push(row.0, row.1).unwrap_or_default());
+                encoded.extend(blocks.push(row.0, row.1).unwrap_or_default());
             }
-            made.extend(blocks.take().unwrap_or_default());
-            assert!(rest.starts_with(&made));
+            encoded.extend(blocks.take().unwrap_or_default());
+            assert!(rest.starts_with(&encoded));
         }
         4 => {
             if let Ok(backup) = Backup::decode(rest) {
@@ -44,17 +44,17 @@ pub fn snapshot_decode(input: &[u8]) {
         }
         _ => {
             let mut blocks = LogBlocks::default();
-            let mut made = Vec::new();
+            let mut encoded = Vec::new();
             for record in kept_records(rest).map_while(Result::ok) {
-                made.extend(blocks.push(record).unwrap_or_default());
+                encoded.extend(blocks.push(record).unwrap_or_default());
             }
-            made.extend(blocks.take().unwrap_or_default());
-            assert!(rest.starts_with(&made));
+            encoded.extend(blocks.take().unwrap_or_default());
+            assert!(rest.starts_with(&encoded));
         }
     }
 }
 
-fn again(manifest: &Manifest) {
+fn check_round_trip(manifest: &Manifest) {
     // Compared by bytes, because a NaN default differs from itself.
     let object = manifest.encode().unwrap();
     assert_eq!(Manifest::decode(&object).unwrap().encode().unwrap(), object);

@@ -16,7 +16,7 @@ static AGGREGATES: LazyLock<Aggregates> = LazyLock::new(|| {
     let quantiles = Kind::ApproxQuantile { q: vec![0.0, 0.25, 0.5, 0.99, 1.0], k: 50 };
     let top = Kind::TopK { count: 3, lg_counters: 5 };
     let last = Kind::LastN { count: 3 };
-    let of = [
+    let inputs = [
         (Kind::Count, ScalarType::Int64),
         (Kind::Sum, ScalarType::Int64),
         (Kind::Average, ScalarType::Float64),
@@ -33,24 +33,24 @@ static AGGREGATES: LazyLock<Aggregates> = LazyLock::new(|| {
         (top, ScalarType::String),
     ];
     let spec = |(kind, input)| AggregateSpec::new(kind, Some(input)).expect("a sound aggregate");
-    Aggregates::new(of.into_iter().map(spec).collect()).expect("a few aggregates")
+    Aggregates::new(inputs.into_iter().map(spec).collect()).expect("a few aggregates")
 });
 
-/// Returns the aggregates of inputs, by their `how`; the next number after the last is a tile of
+/// Returns the aggregates of inputs, by their `mode`; the next number after the last is a tile of
 /// all aggregates.
 pub fn tile_aggregates() -> &'static Aggregates {
     &AGGREGATES
 }
 
-/// Decodes the input: how u8, modulo the number of aggregates plus one, then the bytes of that
+/// Decodes the input: mode u8, modulo the number of aggregates plus one, then the bytes of that
 /// aggregate's state, or of a tile.
 ///
 /// # Panics
 /// Panics if decoded data does not encode to its own bytes, or cannot be updated.
 pub fn tile_decode(input: &[u8]) {
-    let Some((how, rest)) = input.split_first() else { return };
+    let Some((mode, rest)) = input.split_first() else { return };
     let specs = AGGREGATES.specs();
-    match specs.get(usize::from(*how) % (specs.len() + 1)) {
+    match specs.get(usize::from(*mode) % (specs.len() + 1)) {
         Some(spec) => {
             drop(AggregateState::decode(spec, rest).map(|state| state_again(spec, state)))
         }
@@ -66,14 +66,14 @@ fn state_again(spec: &Arc<AggregateSpec>, mut state: AggregateState) {
     };
     // Compared by text, because a NaN differs from itself.
     let values = |state: &AggregateState| format!("{:?}", state.values().expect("values"));
-    let written = bytes(&state);
-    let again = AggregateState::decode(spec, &written).expect("a state that was written");
-    assert_eq!(values(&again), values(&state));
-    assert_eq!(bytes(&again).len(), written.len());
-    let at = EventOrder { time: Timestamp::from_micros(1), position: Position::default() };
+    let encoded = bytes(&state);
+    let decoded = AggregateState::decode(spec, &encoded).expect("a state that was written");
+    assert_eq!(values(&decoded), values(&state));
+    assert_eq!(bytes(&decoded).len(), encoded.len());
+    let order = EventOrder { time: Timestamp::from_micros(1), position: Position::default() };
     let value = spec.input().map(value);
-    (0..300).for_each(|_| state.insert(value.as_ref(), at).expect("a value of its input"));
-    drop(state.merge(&again));
+    (0..300).for_each(|_| state.insert(value.as_ref(), order).expect("a value of its input"));
+    drop(state.merge(&decoded));
     values(&state);
 }
 
@@ -93,7 +93,7 @@ fn value(input: ScalarType) -> Value {
 fn tile_again(tile: &Tile) {
     let mut bytes = Vec::new();
     tile.encode(&mut bytes).expect("a tile that was read");
-    let again = Tile::decode(&AGGREGATES, &bytes).expect("a tile that was written");
+    let decoded = Tile::decode(&AGGREGATES, &bytes).expect("a tile that was written");
     let values = |tile: &Tile| format!("{:?}", tile.values().expect("values"));
-    assert_eq!(values(&again), values(tile));
+    assert_eq!(values(&decoded), values(tile));
 }

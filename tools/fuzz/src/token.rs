@@ -3,14 +3,14 @@
 use forebay_core::ErrorCode;
 use forebay_wire::token::Token;
 
-/// Decodes the input: how u8, then a token; with an odd `how` the checksum is appended.
+/// Decodes the input: mode u8, then a token; with an odd `mode` the checksum is appended.
 ///
 /// # Panics
 /// Panics if an accepted token does not encode to its own bytes.
 pub fn token_decode(input: &[u8]) {
-    let Some((how, rest)) = input.split_first() else { return };
+    let Some((mode, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();
-    if how % 2 == 1 {
+    if mode % 2 == 1 {
         bytes.extend(crc32c::crc32c(rest).to_le_bytes());
     }
     match Token::decode(&bytes) {

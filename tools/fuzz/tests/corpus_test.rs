@@ -16,7 +16,7 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Alteration, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_fuzz::{
-    HOW_OF_ROW, LAYOUT_NAMES, MESSAGES, TARGETS, how_of_key, sound_checkpoint, sound_segment,
+    LAYOUT_NAMES, MESSAGES, MODE_OF_ROW, TARGETS, mode_of_key, sound_checkpoint, sound_segment,
     tile_aggregates,
 };
 use forebay_testkit::{tree, vectors};
@@ -35,8 +35,8 @@ fn bytes_of(hex: &Json) -> Vec<u8> {
     hex::decode(hex.as_str().unwrap()).unwrap()
 }
 
-fn input(how: usize, bytes: &[u8]) -> Vec<u8> {
-    [&[how as u8], bytes].concat()
+fn input(mode: usize, bytes: &[u8]) -> Vec<u8> {
+    [&[mode as u8], bytes].concat()
 }
 
 fn file_name(name: &str) -> String {
@@ -44,14 +44,14 @@ fn file_name(name: &str) -> String {
 }
 
 fn rows() -> Inputs {
-    let held: Json = vectors::read("row.json");
+    let vectors_file: Json = vectors::read("row.json");
     let mut inputs = Inputs::new();
     for list in ["rows", "refused"] {
-        for row in held[list].as_array().unwrap() {
-            let of = |layout: &str| row["definition"] == *layout;
-            let Some(which) = LAYOUT_NAMES.iter().position(|layout| of(layout)) else { continue };
+        for row in vectors_file[list].as_array().unwrap() {
+            let is_of = |layout: &str| row["definition"] == *layout;
+            let Some(mode) = LAYOUT_NAMES.iter().position(|layout| is_of(layout)) else { continue };
             let name = file_name(row["name"].as_str().unwrap());
-            inputs.insert(name, input(which, &bytes_of(&row["row_hex"])));
+            inputs.insert(name, input(mode, &bytes_of(&row["row_hex"])));
         }
     }
     inputs
@@ -98,14 +98,14 @@ fn segments() -> Inputs {
 fn journals() -> Inputs {
     // Offsets of an edit: the first half's header, its records, then the second half's.
     let second = 1_024_u16.to_le_bytes();
-    let behind = |at: u16| (1_024 + 28 + at).to_le_bytes();
+    let later_offset = |offset: u16| (1_024 + 28 + offset).to_le_bytes();
     let inputs = [
         ("sound", input(1, &[])),
         ("empty", input(0, &[])),
         ("edited-header", input(1, &[5, 0, 9])),
         ("edited-both-headers", input(1, &[5, 0, 9, second[0], second[1], 9])),
         ("edited-record", input(1, &[60, 0, 9])),
-        ("edited-record-of-the-second", input(1, &[behind(30)[0], behind(30)[1], 9])),
+        ("edited-record-of-the-second", input(1, &[later_offset(30)[0], later_offset(30)[1], 9])),
         ("forged-version", input(2, &[4, 0, 9])),
         ("forged-length", input(2, &[8, 0, 9])),
         ("forged-first", input(2, &[16, 0, 0, 1, 4, 0])),
@@ -124,11 +124,11 @@ fn checkpoints() -> Inputs {
     let [group, segment] = [8_192_u16, 16_384].map(u16::to_le_bytes);
     let slot = sound[8_192..16_384].as_chunks::<8>().0.iter().position(|slot| *slot != [0; 8]);
     let slot = (8_192 + 8 * slot.unwrap() as u16).to_le_bytes();
-    let behind = (sound.len() as u16 + 5).to_le_bytes();
+    let end = (sound.len() as u16 + 5).to_le_bytes();
     let inputs = [
         ("sound", input(0, &sound)),
         ("empty", input(0, &[])),
-        ("torn", input(2, &[behind[0], behind[1], 0])),
+        ("torn", input(2, &[end[0], end[1], 0])),
         ("edited-version", input(2, &[4, 0, 9])),
         ("edited-group", input(2, &[group[0], group[1], 9])),
         ("edited-record", input(2, &[segment[0], segment[1], 9])),
@@ -209,38 +209,38 @@ fn messages() -> Inputs {
         ("details", v1::Error::from(&error).encode_to_vec()),
     ];
     let numbered = |(name, bytes): (&str, Vec<u8>)| {
-        let which = MESSAGES.iter().position(|(message, _)| *message == name).unwrap();
-        (name.to_owned(), input(which, &bytes))
+        let mode = MESSAGES.iter().position(|(message, _)| *message == name).unwrap();
+        (name.to_owned(), input(mode, &bytes))
     };
     by_name.into_iter().map(numbered).collect()
 }
 
 fn shards() -> Inputs {
-    let held: Json = vectors::read("shard.json");
+    let vectors_file: Json = vectors::read("shard.json");
     let mut inputs = Inputs::new();
-    for key in held["keys"].as_array().unwrap() {
+    for key in vectors_file["keys"].as_array().unwrap() {
         let primary = KeyType::named(key["key_type"].as_str().unwrap()).unwrap();
         let partition = key["partition_key_type"].as_str().and_then(KeyType::named);
-        let how = how_of_key(primary, partition);
-        let name = format!("key-{how}-{}", file_name(key["name"].as_str().unwrap()));
-        inputs.insert(name, input(usize::from(how), &bytes_of(&key["stored_hex"])));
+        let mode = mode_of_key(primary, partition);
+        let name = format!("key-{mode}-{}", file_name(key["name"].as_str().unwrap()));
+        inputs.insert(name, input(usize::from(mode), &bytes_of(&key["stored_hex"])));
     }
-    for row in held["state"].as_array().unwrap() {
+    for row in vectors_file["state"].as_array().unwrap() {
         let name = format!("row-{}", file_name(row["name"].as_str().unwrap()));
         let (key, row) = (bytes_of(&row["key_hex"]), bytes_of(&row["row_hex"]));
         let bytes = [&[key.len() as u8], &key[..], &row].concat();
-        inputs.insert(name, input(usize::from(HOW_OF_ROW), &bytes));
+        inputs.insert(name, input(usize::from(MODE_OF_ROW), &bytes));
     }
     inputs
 }
 
 fn copies() -> Inputs {
-    let held: Json = vectors::read("copy.json");
+    let vectors_file: Json = vectors::read("copy.json");
     let mut inputs = Inputs::new();
-    for (how, list, bytes) in [(0, "blocks", "block_hex"), (1, "records", "record_hex")] {
-        for vector in held[list].as_array().unwrap() {
+    for (mode, list, bytes) in [(0, "blocks", "block_hex"), (1, "records", "record_hex")] {
+        for vector in vectors_file[list].as_array().unwrap() {
             let name = file_name(vector["name"].as_str().unwrap());
-            inputs.insert(name, input(how, &bytes_of(&vector[bytes])));
+            inputs.insert(name, input(mode, &bytes_of(&vector[bytes])));
         }
     }
     for name in ["CURRENT", "MANIFEST-000005", "000012.sst"] {
@@ -250,27 +250,27 @@ fn copies() -> Inputs {
 }
 
 fn snapshots() -> Inputs {
-    let held: Json = vectors::read("snapshot.json");
+    let vectors_file: Json = vectors::read("snapshot.json");
     let mut inputs = Inputs::new();
-    for (how, list, bytes) in
+    for (mode, list, bytes) in
         [(0, "manifests", "object_hex"), (2, "chunks", "object_hex"), (3, "deltas", "chunk_hex")]
     {
-        for vector in held[list].as_array().unwrap() {
+        for vector in vectors_file[list].as_array().unwrap() {
             let (name, bytes) =
                 (file_name(vector["name"].as_str().unwrap()), bytes_of(&vector[bytes]));
-            if how == 0 {
+            if mode == 0 {
                 // The message is between the frame and the hash.
                 let message = &bytes[12..bytes.len() - 32];
                 inputs.insert(format!("{name}-message"), input(1, message));
             }
-            inputs.insert(name, input(how, &bytes));
+            inputs.insert(name, input(mode, &bytes));
         }
     }
-    let held: Json = vectors::read("backup.json");
-    for (how, list, bytes) in [(4, "backups", "object_hex"), (5, "logs", "chunk_hex")] {
-        for vector in held[list].as_array().unwrap() {
+    let vectors_file: Json = vectors::read("backup.json");
+    for (mode, list, bytes) in [(4, "backups", "object_hex"), (5, "logs", "chunk_hex")] {
+        for vector in vectors_file[list].as_array().unwrap() {
             let name = file_name(vector["name"].as_str().unwrap());
-            inputs.insert(name, input(how, &bytes_of(&vector[bytes])));
+            inputs.insert(name, input(mode, &bytes_of(&vector[bytes])));
         }
     }
     inputs
@@ -280,7 +280,7 @@ fn snapshots() -> Inputs {
 /// that Java wrote, this function adds the first bytes of a state.
 fn tiles() -> Inputs {
     let specs = tile_aggregates().specs();
-    let which = |vector: &Json| {
+    let position_of = |vector: &Json| {
         specs.iter().position(|spec| {
             let input = spec.input().map(ScalarType::name);
             vector["kind"] == *vectors::aggregate_name(spec.kind())
@@ -290,34 +290,34 @@ fn tiles() -> Inputs {
     let mut inputs = Inputs::new();
     let mut tile = [&[1][..], &(specs.len() as u16).to_le_bytes()].concat();
     let mut states = vec![Vec::new(); specs.len()];
-    let held: Json = vectors::read("aggregates.json");
-    for (number, vector) in held["states"].as_array().unwrap().iter().enumerate() {
-        let Some(which) = which(vector) else { continue };
+    let vectors_file: Json = vectors::read("aggregates.json");
+    for (number, vector) in vectors_file["states"].as_array().unwrap().iter().enumerate() {
+        let Some(spec_number) = position_of(vector) else { continue };
         let state = bytes_of(&vector["state_hex"]);
-        let name = format!("state-{number}-{}", vectors::aggregate_name(specs[which].kind()));
-        inputs.insert(name, input(which, &state));
-        states[which] = state;
+        let name = format!("state-{number}-{}", vectors::aggregate_name(specs[spec_number].kind()));
+        inputs.insert(name, input(spec_number, &state));
+        states[spec_number] = state;
     }
     for state in states {
         tile.extend_from_slice(&(state.len() as u32).to_le_bytes());
         tile.extend_from_slice(&state);
     }
     inputs.insert("tile".to_owned(), input(specs.len(), &tile));
-    let held: Json = vectors::read("sketches-java.json");
-    for (number, vector) in held["sketches"].as_array().unwrap().iter().enumerate() {
-        let Some(which) = which(vector) else { continue };
-        let before: &[u8] = match vectors::aggregate_name(specs[which].kind()) {
+    let vectors_file: Json = vectors::read("sketches-java.json");
+    for (number, vector) in vectors_file["sketches"].as_array().unwrap().iter().enumerate() {
+        let Some(spec_number) = position_of(vector) else { continue };
+        let before: &[u8] = match vectors::aggregate_name(specs[spec_number].kind()) {
             "distinct_count" => &[1, 6],
             "quantiles" => &[1, 7, 0, 0],
             _ => &[1, 8],
         };
         let state = [before, &bytes_of(&vector["sketch_hex"])].concat();
-        inputs.insert(format!("java-{number}"), input(which, &state));
+        inputs.insert(format!("java-{number}"), input(spec_number, &state));
     }
     inputs
 }
 
-fn held(target: &str) -> Inputs {
+fn read_stored(target: &str) -> Inputs {
     let files = fs::read_dir(corpus(target)).into_iter().flatten().flatten();
     let named = |file: fs::DirEntry| {
         (file.file_name().to_string_lossy().into_owned(), fs::read(file.path()).unwrap())
@@ -331,7 +331,7 @@ fn is_update() -> bool {
 
 #[test]
 fn corpus_starts_from_the_vectors() {
-    let made = [
+    let inputs_by_target = [
         rows(),
         entries(),
         tokens(),
@@ -345,18 +345,18 @@ fn corpus_starts_from_the_vectors() {
         snapshots(),
         tiles(),
     ];
-    assert_eq!(made.len(), TARGETS.len());
-    for ((target, _), inputs) in TARGETS.iter().zip(made) {
+    assert_eq!(inputs_by_target.len(), TARGETS.len());
+    for ((target, _), inputs) in TARGETS.iter().zip(inputs_by_target) {
         assert!(inputs.len() >= 4, "{target} starts from {} inputs", inputs.len());
         if is_update() {
             let folder = corpus(target);
             fs::create_dir_all(&folder).unwrap();
             inputs.iter().for_each(|(name, bytes)| fs::write(folder.join(name), bytes).unwrap());
         }
-        let held = held(target);
+        let stored = read_stored(target);
         for (name, bytes) in inputs {
             let fix = "run: UPDATE_VECTORS=1 cargo test --workspace --test corpus_test";
-            assert!(held.get(&name) == Some(&bytes), "corpus/{target}/{name} differs; {fix}");
+            assert!(stored.get(&name) == Some(&bytes), "corpus/{target}/{name} differs; {fix}");
         }
     }
 }
@@ -366,7 +366,7 @@ fn corpus_starts_from_the_vectors() {
 #[test]
 fn every_corpus_input_passes() {
     for (target, run) in TARGETS {
-        let inputs = held(target);
+        let inputs = read_stored(target);
         assert!(is_update() || !inputs.is_empty(), "no corpus for {target}");
         for (name, bytes) in inputs {
             println!("corpus/{target}/{name}");

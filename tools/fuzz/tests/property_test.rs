@@ -40,21 +40,21 @@ impl Edit {
             return;
         }
         match self {
-            Self::Put(at, byte) => bytes[at.index(length)] = *byte,
-            Self::Flip(at, bit) => bytes[at.index(length)] ^= 1 << bit,
-            Self::Insert(at, more) => {
-                let at = at.index(length);
-                bytes.splice(at..at, more.iter().copied());
+            Self::Put(place, byte) => bytes[place.index(length)] = *byte,
+            Self::Flip(place, bit) => bytes[place.index(length)] ^= 1 << bit,
+            Self::Insert(place, inserted) => {
+                let place = place.index(length);
+                bytes.splice(place..place, inserted.iter().copied());
             }
-            Self::Remove(at, count) => {
-                let at = at.index(length);
-                bytes.drain(at..(at + count).min(length));
+            Self::Remove(place, count) => {
+                let place = place.index(length);
+                bytes.drain(place..(place + count).min(length));
             }
-            Self::Cut(at) => bytes.truncate(at.index(length)),
-            Self::Repeat(at, count) => {
-                let at = at.index(length);
-                let part = bytes[at..(at + count).min(length)].to_vec();
-                bytes.splice(at..at, part);
+            Self::Cut(place) => bytes.truncate(place.index(length)),
+            Self::Repeat(place, count) => {
+                let place = place.index(length);
+                let part = bytes[place..(place + count).min(length)].to_vec();
+                bytes.splice(place..place, part);
             }
         }
     }
@@ -62,16 +62,17 @@ impl Edit {
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = tree::find("tools/fuzz/corpus").unwrap().join(target);
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().flatten().map(|at| at.path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()).collect();
     files.sort();
     files.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// Returns inputs of a target: arbitrary bytes after each small `how`, or changed inputs of the
+/// Returns inputs of a target: arbitrary bytes after each small `mode`, or changed inputs of the
 /// corpus.
 fn inputs(target: &str) -> impl Strategy<Value = Vec<u8>> {
     let any_bytes = (0..20_u8, vec(any::<u8>(), 0..400));
-    let any_bytes = any_bytes.prop_map(|(how, bytes)| [&[how], &bytes[..]].concat());
+    let any_bytes = any_bytes.prop_map(|(mode, bytes)| [&[mode], &bytes[..]].concat());
     let changed = (select(corpus(target)), vec(edit(), 0..6)).prop_map(|(mut bytes, edits)| {
         edits.iter().for_each(|edit| edit.apply(&mut bytes));
         bytes
@@ -81,11 +82,11 @@ fn inputs(target: &str) -> impl Strategy<Value = Vec<u8>> {
 
 fn holds((target, run): Target, cases: u32) {
     let config = Config { failure_persistence: None, ..Config::with_cases(cases) };
-    let held = TestRunner::new(config).run(&inputs(target), |input| {
+    let outcome = TestRunner::new(config).run(&inputs(target), |input| {
         run(&input);
         Ok(())
     });
-    held.unwrap_or_else(|failure| panic!("{target}: {failure}"));
+    outcome.unwrap_or_else(|failure| panic!("{target}: {failure}"));
 }
 
 macro_rules! properties {
