@@ -28,16 +28,16 @@ const QUICK_BOUND: Duration = Duration::from_secs(60 * 60);
 pub fn run(workspace: &Workspace, name: Option<&str>) -> Result<(), String> {
     let packages = workspace.packages()?;
     let registered = registered(&packages);
-    let chosen = choose(&registered, name)?;
-    build(workspace, &packages, &chosen)?;
-    let mut broken = Vec::new();
-    for name in chosen {
+    let selected = choose(&registered, name)?;
+    build(workspace, &packages, &selected)?;
+    let mut failures = Vec::new();
+    for name in selected {
         if let Err(problem) = run_one(workspace, name) {
             eprintln!("bench-{name}: FAILED: {problem}");
-            broken.push(name);
+            failures.push(name);
         }
     }
-    if broken.is_empty() { Ok(()) } else { Err(format!("benchmarks failed: {broken:?}")) }
+    if failures.is_empty() { Ok(()) } else { Err(format!("benchmarks failed: {failures:?}")) }
 }
 
 /// Returns the packages that contain benchmarks.
@@ -56,20 +56,20 @@ fn registered(packages: &[Package]) -> Vec<String> {
 
 /// Returns cargo's arguments for a build of some benchmarks and the servers that they start. Every
 /// build selects the same packages, so that no dependency is compiled again for another benchmark.
-fn build_arguments<'a>(packages: &'a [Package], chosen: &[&'a str]) -> Vec<&'a str> {
+fn build_arguments<'a>(packages: &'a [Package], selected: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["build", "--release", "--locked"];
     let benches = benches(packages).map(|package| package.name.as_str());
     SERVERS.into_iter().chain(benches).for_each(|name| arguments.extend(["--package", name]));
-    let mut binaries = chosen.to_vec();
+    let mut binaries = selected.to_vec();
     binaries.push(SERVER);
-    let writes = chosen.iter().any(|name| WITH_WRITER.contains(name));
+    let writes = selected.iter().any(|name| WITH_WRITER.contains(name));
     binaries.extend(writes.then_some("forebay-writer"));
     binaries.iter().for_each(|name| arguments.extend(["--bin", name]));
     arguments
 }
 
-fn build(workspace: &Workspace, packages: &[Package], chosen: &[&str]) -> Result<(), String> {
-    process::must(&mut workspace.cargo(&build_arguments(packages, chosen)), BUILD_BOUND)
+fn build(workspace: &Workspace, packages: &[Package], selected: &[&str]) -> Result<(), String> {
+    process::must(&mut workspace.cargo(&build_arguments(packages, selected)), BUILD_BOUND)
 }
 
 /// Returns the path of a built binary.
@@ -79,12 +79,13 @@ fn binary(workspace: &Workspace, name: &str) -> Result<PathBuf, String> {
 }
 
 fn choose<'a>(registered: &'a [String], name: Option<&str>) -> Result<Vec<&'a str>, String> {
-    let chosen = registered.iter().map(String::as_str);
-    let chosen: Vec<&str> = chosen.filter(|known| name.is_none_or(|name| name == *known)).collect();
-    if chosen.is_empty() {
+    let selected = registered.iter().map(String::as_str);
+    let selected: Vec<&str> =
+        selected.filter(|known| name.is_none_or(|name| name == *known)).collect();
+    if selected.is_empty() {
         return Err(format!("no such benchmark; fix: name one of [{}]", registered.join(", ")));
     }
-    Ok(chosen)
+    Ok(selected)
 }
 
 fn run_one(workspace: &Workspace, name: &str) -> Result<(), String> {
@@ -133,12 +134,16 @@ mod tests {
         assert_eq!(registered, ["freshness", "write-path"]);
         assert_eq!(choose(&registered, None).unwrap(), ["freshness", "write-path"]);
         assert_eq!(choose(&registered, Some("freshness")).unwrap(), ["freshness"]);
-        let same = "build --release --locked --package forebayd --package \
+        let common_arguments = "build --release --locked --package forebayd --package \
                     forebay-writer-service --package bench-micro";
-        let built = |chosen: &[&str]| build_arguments(&packages, chosen).join(" ");
-        assert_eq!(built(&["freshness"]), format!("{same} --bin freshness --bin forebayd"));
-        let both = format!("{same} --bin writes --bin forebayd --bin forebay-writer");
-        assert_eq!(built(&["writes"]), both);
+        let arguments_of = |selected: &[&str]| build_arguments(&packages, selected).join(" ");
+        assert_eq!(
+            arguments_of(&["freshness"]),
+            format!("{common_arguments} --bin freshness --bin forebayd")
+        );
+        let expected =
+            format!("{common_arguments} --bin writes --bin forebayd --bin forebay-writer");
+        assert_eq!(arguments_of(&["writes"]), expected);
         let problem = choose(&registered, Some("speed")).unwrap_err();
         assert!(problem.contains("freshness, write-path"), "{problem}");
     }

@@ -50,9 +50,13 @@ const RULES: &[CheckRule] = &[
 /// Returns an error if a rule fails, after its findings are printed.
 pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     let suites = suites(workspace, only)?;
-    let failed: Vec<&str> =
+    let failed_suites: Vec<&str> =
         suites.iter().filter(|suite| !suite.passed()).map(|suite| suite.name.as_str()).collect();
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+    if failed_suites.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("failed: {}", failed_suites.join(", ")))
+    }
 }
 
 /// Runs the rules as suites of `make test`.
@@ -64,10 +68,10 @@ pub fn suites(workspace: &Workspace, only: &[String]) -> Result<Vec<Suite>, Stri
         let names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
         return Err(format!("no rule {name}; fix: name one of {}", names.join(", ")));
     }
-    let chosen =
+    let selected =
         RULES.iter().filter(|rule| only.is_empty() || only.iter().any(|name| name == rule.name));
     let mut suites = Vec::new();
-    for rule in chosen {
+    for rule in selected {
         let name = format!("check/{}", rule.name);
         match (rule.check)(workspace) {
             Ok(None) => println!("{name}: nothing to check"),

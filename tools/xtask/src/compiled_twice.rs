@@ -62,8 +62,8 @@ struct Compilation {
 pub fn mark(workspace: &Workspace) -> Result<(), String> {
     let mark = workspace.target()?.join(MARK);
     let folder = mark.parent().unwrap_or(&mark);
-    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&mark, b""));
-    written.map_err(|error| format!("write {}: {error}", mark.display()))
+    let write_result = fs::create_dir_all(folder).and_then(|()| fs::write(&mark, b""));
+    write_result.map_err(|error| format!("write {}: {error}", mark.display()))
 }
 
 /// Returns a suite that fails if the run compiled a library twice.
@@ -84,21 +84,22 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
 ///
 /// # Errors
 /// Returns an error if there is no fingerprint of a library, as after a change of cargo's layout.
-pub fn problems(profile: &Path, since: SystemTime) -> Result<Vec<String>, String> {
+pub fn problems(profile: &Path, run_start: SystemTime) -> Result<Vec<String>, String> {
     let fingerprints = fingerprints(profile);
     if fingerprints.is_empty() {
         let folder = profile.join(".fingerprint");
         return Err(format!("{} contains no fingerprint of a library", folder.display()));
     }
-    let new = fingerprints.iter().filter(|path| changed(path).is_some_and(|time| time >= since));
+    let new =
+        fingerprints.iter().filter(|path| changed(path).is_some_and(|time| time >= run_start));
     let mut groups: BTreeMap<(String, String), Vec<Compilation>> = BTreeMap::new();
     for path in new {
         if let Some((key, compilation)) = read(profile, path) {
             groups.entry(key).or_default().push(compilation);
         }
     }
-    let twice = groups.values().filter(|all| all.len() > 1 && !is_exempt(&all[0].source));
-    Ok(twice.map(|all| finding(all)).collect())
+    let compiled_twice = groups.values().filter(|all| all.len() > 1 && !is_exempt(&all[0].source));
+    Ok(compiled_twice.map(|all| finding(all)).collect())
 }
 
 fn is_exempt(source: &str) -> bool {
@@ -114,7 +115,8 @@ fn is_version(text: &str) -> bool {
 }
 
 fn finding(all: &[Compilation]) -> String {
-    let forms: Vec<String> = all.iter().map(|one| format!("    {}", one.form)).collect();
+    let forms: Vec<String> =
+        all.iter().map(|compilation| format!("    {}", compilation.form)).collect();
     format!(
         "{} was compiled {} times in this run; fix: give every invocation of cargo the same \
          features and flags (tools/decisions/0002)\n{}",
@@ -212,8 +214,8 @@ mod tests {
         let low = found.iter().find(|line| line.contains("low was compiled 2 times")).unwrap();
         assert!(low.contains("more"), "{low}");
         let newest = fingerprints(&profile).iter().filter_map(|path| changed(path)).max().unwrap();
-        let later = newest + std::time::Duration::from_secs(1);
-        assert_eq!(problems(&profile, later).unwrap(), Vec::<String>::new());
+        let later_time = newest + std::time::Duration::from_secs(1);
+        assert_eq!(problems(&profile, later_time).unwrap(), Vec::<String>::new());
     }
 
     #[test]

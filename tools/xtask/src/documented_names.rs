@@ -181,13 +181,13 @@ fn declared_names(source: &str, declares: fn(&CodeWord<'_>) -> bool) -> BTreeSet
 
 fn words(line: &str) -> Vec<CodeWord<'_>> {
     let (mut words, mut start) = (Vec::new(), None);
-    for (at, letter) in line.char_indices().chain([(line.len(), ' ')]) {
+    for (place, letter) in line.char_indices().chain([(line.len(), ' ')]) {
         let is_part = letter == '_' || letter.is_alphanumeric();
         match (is_part, start) {
-            (true, None) => start = Some(at),
+            (true, None) => start = Some(place),
             (false, Some(first)) => {
-                let (before, after) = (&line[..first], &line[at..]);
-                words.push(CodeWord { before, name: &line[first..at], after });
+                let (before, after) = (&line[..first], &line[place..]);
+                words.push(CodeWord { before, name: &line[first..place], after });
                 start = None;
             }
             _ => {}

@@ -55,8 +55,8 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
             Err(format!("no test wrote a log of RocksDB; fix: make libs/shard read {VARIABLE}"))
         }
         (_, 0) => Ok(()),
-        (_, some) => Err(format!(
-            "{some} background errors; fix: close a shard before its folder is removed"
+        (_, error_count) => Err(format!(
+            "{error_count} background errors; fix: close a shard before its folder is removed"
         )),
     };
     let suite = Suite::single("engine/background-errors", result);

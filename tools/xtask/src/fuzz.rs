@@ -30,8 +30,8 @@ const EXECUTED: &str = "stat::number_of_executed_units:";
 /// # Errors
 /// Returns an error if the build or a target fails.
 pub fn run(workspace: &Workspace, seconds: u64) -> Result<(), String> {
-    let failed = fuzz(workspace, seconds)?.iter().filter(|suite| !suite.passed()).count();
-    if failed == 0 { Ok(()) } else { Err(format!("fuzz: {failed} targets failed; see above")) }
+    let failures = fuzz(workspace, seconds)?.iter().filter(|suite| !suite.passed()).count();
+    if failures == 0 { Ok(()) } else { Err(format!("fuzz: {failures} targets failed; see above")) }
 }
 
 /// Runs every target for the default time, as a stage of the long tests.

@@ -31,15 +31,15 @@ const DEMO_JAR: &str = "forebay-client-0.1.0-demo.jar";
 /// # Errors
 /// Returns an error if Maven cannot be started.
 pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
-    let newer = newer_jdk();
-    println!("{}", jdks(&maven_version()?, newer.as_deref()));
-    let mut suites = tested(workspace, "jdk", newer.as_deref(), &[])?;
-    if let Some(newer) = &newer {
-        let java = format!("-Djvm={}", newer.join("bin/java").display());
+    let newer_jdk_home = newer_jdk();
+    println!("{}", jdks(&maven_version()?, newer_jdk_home.as_deref()));
+    let mut suites = tested(workspace, "jdk", newer_jdk_home.as_deref(), &[])?;
+    if let Some(newer_jdk_home) = &newer_jdk_home {
+        let java = format!("-Djvm={}", newer_jdk_home.join("bin/java").display());
         let arguments = "-Dforebay.jvm.arguments=--enable-native-access=ALL-UNNAMED";
-        let on = format!("jdk{NEWER_JDK}");
+        let suite_prefix = format!("jdk{NEWER_JDK}");
         let arguments = ["-f", BOTH, &java, arguments, NOT_ON_NEWER];
-        suites.extend(tested(workspace, &on, Some(newer), &arguments)?);
+        suites.extend(tested(workspace, &suite_prefix, Some(newer_jdk_home), &arguments)?);
     }
     Ok(suites)
 }
@@ -50,10 +50,10 @@ pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
 /// # Errors
 /// Returns an error, with Maven's log, if Maven cannot be started or fails.
 pub fn package(workspace: &Workspace, programs: &Path) -> Result<(), String> {
-    let (newer, target) = (newer_jdk(), workspace.target()?);
+    let (newer_jdk_home, target) = (newer_jdk(), workspace.target()?);
     let project = workspace.root.join(PROJECT);
     let library = programs.join("libforebay_ffi.so");
-    let mut stamp = format!("{newer:?}\n");
+    let mut stamp = format!("{newer_jdk_home:?}\n");
     for source in ["src", "pom.xml"].map(|source| project.join(source)).iter().chain([&library]) {
         add_stamp(source, &mut stamp)?;
     }
@@ -64,14 +64,14 @@ pub fn package(workspace: &Workspace, programs: &Path) -> Result<(), String> {
     }
     let log = target.join("xtask/java/package.log");
     let goals = ["-q", "-DskipTests", "package"];
-    let mut offline = maven(workspace, programs, newer.as_deref(), &goals);
-    let mut ended = process::capture(offline.arg("--offline"), &log, SUITE_BOUND)?;
-    if !ended.ok {
-        let mut online = maven(workspace, programs, newer.as_deref(), &goals);
-        ended = process::capture(&mut online, &log, SUITE_BOUND)?;
+    let mut offline = maven(workspace, programs, newer_jdk_home.as_deref(), &goals);
+    let mut outcome = process::capture(offline.arg("--offline"), &log, SUITE_BOUND)?;
+    if !outcome.ok {
+        let mut online = maven(workspace, programs, newer_jdk_home.as_deref(), &goals);
+        outcome = process::capture(&mut online, &log, SUITE_BOUND)?;
     }
-    if !ended.ok {
-        return Err(format!("{}package {PROJECT}: {}", ended.output, ended.ending));
+    if !outcome.ok {
+        return Err(format!("{}package {PROJECT}: {}", outcome.output, outcome.ending));
     }
     fs::write(&stamp_file, stamp).map_err(|error| format!("{}: {error}", stamp_file.display()))
 }
@@ -79,10 +79,10 @@ pub fn package(workspace: &Workspace, programs: &Path) -> Result<(), String> {
 /// Appends name, size and time of a file, or of all files under a folder.
 fn add_stamp(path: &Path, stamp: &mut String) -> Result<(), String> {
     let problem = |error| format!("{}: {error}; fix: make setup && make demo", path.display());
-    let about = fs::metadata(path).map_err(problem)?;
-    if !about.is_dir() {
-        let changed = about.modified().map_err(problem)?;
-        stamp.push_str(&format!("{} {} {changed:?}\n", path.display(), about.len()));
+    let metadata = fs::metadata(path).map_err(problem)?;
+    if !metadata.is_dir() {
+        let changed = metadata.modified().map_err(problem)?;
+        stamp.push_str(&format!("{} {} {changed:?}\n", path.display(), metadata.len()));
         return Ok(());
     }
     let mut inside: Vec<_> = fs::read_dir(path)
@@ -97,14 +97,14 @@ fn add_stamp(path: &Path, stamp: &mut String) -> Result<(), String> {
 fn maven(
     workspace: &Workspace,
     programs: &Path,
-    newer: Option<&Path>,
+    newer_jdk_home: Option<&Path>,
     arguments: &[&str],
 ) -> Command {
     let mut command = Command::new("mvn");
     command.arg("-B").args(arguments).current_dir(workspace.root.join(PROJECT));
     command.arg(format!("-Dforebay.target={}", programs.display()));
-    if let Some(newer) = newer {
-        command.arg(format!("-Dforebay.jdk22={}", newer.display()));
+    if let Some(newer_jdk_home) = newer_jdk_home {
+        command.arg(format!("-Dforebay.jdk22={}", newer_jdk_home.display()));
     }
     command
 }
@@ -117,10 +117,10 @@ fn maven_version() -> Result<String, String> {
 }
 
 /// Returns a line that names the JDKs of the tests.
-fn jdks(maven_version: &str, newer: Option<&Path>) -> String {
+fn jdks(maven_version: &str, newer_jdk_home: Option<&Path>) -> String {
     let first = maven_version.lines().find(|line| line.starts_with("Java version"));
     let first = first.unwrap_or("Java version unknown");
-    match newer {
+    match newer_jdk_home {
         Some(home) => format!(
             "java: {first}; then JDK {NEWER_JDK} at {}, with reads into memory segments",
             home.display()
@@ -134,15 +134,15 @@ fn jdks(maven_version: &str, newer: Option<&Path>) -> String {
 
 fn tested(
     workspace: &Workspace,
-    on: &str,
-    newer: Option<&Path>,
+    suite_prefix: &str,
+    newer_jdk_home: Option<&Path>,
     arguments: &[&str],
 ) -> Result<Vec<Suite>, String> {
     let programs = workspace.target()?.join("debug");
-    let mut command = maven(workspace, &programs, newer, &["verify"]);
-    let log = workspace.target()?.join(format!("xtask/java/{on}.log"));
+    let mut command = maven(workspace, &programs, newer_jdk_home, &["verify"]);
+    let log = workspace.target()?.join(format!("xtask/java/{suite_prefix}.log"));
     let outcome = process::capture(command.args(arguments), &log, SUITE_BOUND)?;
-    let suites = suites(on, &outcome.output, outcome.ok, &outcome.ending);
+    let suites = suites(suite_prefix, &outcome.output, outcome.ok, &outcome.ending);
     suites.iter().for_each(|suite| show(suite, &outcome.output));
     Ok(suites)
 }
@@ -166,15 +166,17 @@ fn newer_jdk() -> Option<PathBuf> {
 
 /// Reads Surefire's line of each class: `Tests run: 3, Failures: 1, Errors: 0, Skipped: 0, Time
 /// elapsed: 0.1 s <<< FAILURE! -- in io.forebay.ATest`.
-fn suites(on: &str, output: &str, ok: bool, ending: &str) -> Vec<Suite> {
-    let mut suites: Vec<Suite> = output.lines().filter_map(|line| class_line(on, line)).collect();
+fn suites(suite_prefix: &str, output: &str, ok: bool, ending: &str) -> Vec<Suite> {
+    let mut suites: Vec<Suite> =
+        output.lines().filter_map(|line| class_line(suite_prefix, line)).collect();
     if suites.is_empty() || (!ok && suites.iter().all(Suite::passed)) {
-        suites.push(Suite::broken(&format!("{PROJECT}/{on}"), format!("Maven: {ending}")));
+        suites
+            .push(Suite::broken(&format!("{PROJECT}/{suite_prefix}"), format!("Maven: {ending}")));
     }
     suites
 }
 
-fn class_line(on: &str, line: &str) -> Option<Suite> {
+fn class_line(suite_prefix: &str, line: &str) -> Option<Suite> {
     let (counts, class) = line.split_once("Tests run: ")?.1.split_once(" -- in ")?;
     let mut numbers = counts.split(',').map(|part| {
         let number = part.rsplit_once(' ').map_or(part, |(_, number)| number);
@@ -184,7 +186,7 @@ fn class_line(on: &str, line: &str) -> Option<Suite> {
     let (run, failures, errors, skipped) = (next()?, next()?, next()?, next()?);
     let class = class.trim().rsplit('.').next()?;
     Some(Suite {
-        name: format!("{PROJECT}/{on}/{class}"),
+        name: format!("{PROJECT}/{suite_prefix}/{class}"),
         ran: run.saturating_sub(skipped),
         failed: failures + errors,
         skipped,
@@ -202,9 +204,9 @@ mod tests {
     #[test]
     fn jdks_of_a_run_are_named() {
         let maven = "Apache Maven 3.8.7\nJava version: 17.0.1, vendor: V, runtime: /j\nOS name\n";
-        let both = jdks(maven, Some(Path::new("/jdk-25")));
+        let both_jdks = jdks(maven, Some(Path::new("/jdk-25")));
         assert_eq!(
-            both,
+            both_jdks,
             "java: Java version: 17.0.1, vendor: V, runtime: /j; then JDK 25 at /jdk-25, with \
              reads into memory segments"
         );
@@ -242,9 +244,9 @@ mod tests {
 
     #[test]
     fn failures_and_errors_both_fail() {
-        let bad = "[ERROR] Tests run: 5, Failures: 1, Errors: 2, Skipped: 0, Time elapsed: 0.1 s \
+        let line = "[ERROR] Tests run: 5, Failures: 1, Errors: 2, Skipped: 0, Time elapsed: 0.1 s \
             <<< FAILURE! -- in io.forebay.BTest\n";
-        let suites = suites("jdk", bad, false, "exit 1");
+        let suites = suites("jdk", line, false, "exit 1");
         assert_eq!((suites.len(), suites[0].ran, suites[0].failed), (1, 5, 3));
     }
 

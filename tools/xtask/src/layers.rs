@@ -35,11 +35,11 @@ pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
         problems.extend(package_problems(workspace, package, &layers));
     }
     for row in rows(&document, "absences")? {
-        let [name, never, ..] = row.as_slice() else {
+        let [name, excluded, ..] = row.as_slice() else {
             return Err(format!("{DOCUMENT}: a row of absences needs two cells: {row:?}"));
         };
         if packages.iter().any(|package| package.name == *name) {
-            problems.extend(reached(workspace, name, never)?);
+            problems.extend(find_reached(workspace, name, excluded)?);
         }
     }
     Ok(problems)
@@ -59,23 +59,23 @@ fn document(workspace: &Workspace) -> Result<String, String> {
 }
 
 fn package_problems(workspace: &Workspace, package: &Package, layers: &Layers) -> Vec<String> {
-    let Some(own) = layers.get(&package.name) else {
+    let Some(own_layer) = layers.get(&package.name) else {
         let fix = "add a row to its layer table, or rename the package";
         return vec![format!("{} is not in {DOCUMENT}; fix: {fix}", package.name)];
     };
     let mut problems = Vec::new();
-    if own.folder != package.folder {
+    if own_layer.folder != package.folder {
         let (name, folder) = (&package.name, &package.folder);
         problems.push(format!(
             "{name} is in {folder}, but {DOCUMENT} says {}; fix: change the row",
-            own.folder
+            own_layer.folder
         ));
     }
     for dependency in package.dependencies.iter().filter(|edge| edge.first_party && !edge.dev) {
         let Some(other) = layers.get(&dependency.name) else { continue };
-        if let Some(reason) = refusal(&package.name, own, &dependency.name, other) {
+        if let Some(reason) = refusal(&package.name, own_layer, &dependency.name, other) {
             let place = place(workspace, package, &dependency.name);
-            let (from, to) = (label(&package.name, own), label(&dependency.name, other));
+            let (from, to) = (label(&package.name, own_layer), label(&dependency.name, other));
             problems.push(format!("{from} may not import {to}: {reason}: {place}"));
         }
     }
@@ -84,13 +84,18 @@ fn package_problems(workspace: &Workspace, package: &Package, layers: &Layers) -
 
 /// Returns why an edge is refused. Only this function contains the layering rule.
 #[must_use]
-pub fn refusal(package: &str, own: &Layer, name: &str, other: &Layer) -> Option<&'static str> {
+pub fn refusal(
+    package: &str,
+    own_layer: &Layer,
+    name: &str,
+    other: &Layer,
+) -> Option<&'static str> {
     let service = |folder: &str| folder.starts_with("services/");
     let Some(other_level) = other.level else {
-        let own_is_dev = own.level.is_none();
+        let own_is_dev = own_layer.level.is_none();
         return (!own_is_dev).then_some("dev crates are only for dev-dependencies");
     };
-    let own_level = own.level?;
+    let own_level = own_layer.level?;
     if other_level >= own_level {
         return Some("a crate imports only lower levels");
     }
@@ -118,9 +123,9 @@ fn place(workspace: &Workspace, package: &Package, dependency: &str) -> String {
     found.map_or(manifest.clone(), |line| format!("{manifest}:{}", line + 1))
 }
 
-/// Returns a finding for each package that `name` reaches but must not. `never` is a list with
+/// Returns a finding for each package that `name` reaches but must not. `excluded` is a list with
 /// commas; a word that ends in `*` is a prefix.
-fn reached(workspace: &Workspace, name: &str, never: &str) -> Result<Vec<String>, String> {
+fn find_reached(workspace: &Workspace, name: &str, excluded: &str) -> Result<Vec<String>, String> {
     let form = ["tree", "--locked", "-e", "normal", "--prefix", "none", "--format", "{p}"];
     let mut command = workspace.cargo(&form);
     command.args(["-p", name]);
@@ -130,11 +135,11 @@ fn reached(workspace: &Workspace, name: &str, never: &str) -> Result<Vec<String>
     found.sort_unstable();
     found.dedup();
     let mut problems = Vec::new();
-    for word in never.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        for reached in found.iter().filter(|package| matches(word, package)) {
+    for word in excluded.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        for dependency in found.iter().filter(|package| matches(word, package)) {
             let fix =
-                format!("fix: remove an edge of `cargo tree -e normal -p {name} -i {reached}`");
-            problems.push(format!("{name} reaches {reached}, which it may never reach; {fix}"));
+                format!("fix: remove an edge of `cargo tree -e normal -p {name} -i {dependency}`");
+            problems.push(format!("{name} reaches {dependency}, which it may never reach; {fix}"));
         }
     }
     Ok(problems)

@@ -76,9 +76,9 @@ fn needed(program: &Path) -> Result<String, String> {
 fn archive(workspace: &Workspace, target: &Path) -> Result<PathBuf, String> {
     let name = format!("forebay-{}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
     let folder = target.join(&name);
-    let built = BUILT.iter().map(|(file, to)| (target.join("release").join(file), to));
+    let programs = BUILT.iter().map(|(file, to)| (target.join("release").join(file), to));
     let copied = COPIED.iter().map(|(file, to)| (workspace.root.join(file), to));
-    for (file, to) in built.chain(copied) {
+    for (file, to) in programs.chain(copied) {
         let to = folder.join(to);
         let named = file.file_name().map(|name| to.join(name)).unwrap_or_default();
         let copied = fs::create_dir_all(&to).and_then(|()| fs::copy(&file, named));

@@ -40,21 +40,21 @@ fn run_on<I: Sync, T: Send, E>(
     run: impl Fn(&I) -> T + Sync,
     mut take: impl FnMut(usize, T) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (next, (ended, results)) = (AtomicUsize::new(0), mpsc::channel());
+    let (next, (sender, results)) = (AtomicUsize::new(0), mpsc::channel());
     thread::scope(|scope| {
         for _ in 0..threads {
-            let (next, ended, run) = (&next, ended.clone(), &run);
+            let (next, sender, run) = (&next, sender.clone(), &run);
             scope.spawn(move || {
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(place) else { return };
-                    if ended.send((place, run(item))).is_err() {
+                    if sender.send((place, run(item))).is_err() {
                         return;
                     }
                 }
             });
         }
-        drop(ended);
+        drop(sender);
         results.into_iter().try_for_each(|(place, result)| take(place, result))
     })
 }
@@ -70,8 +70,8 @@ mod tests {
         let all = run_parallel(
             &items,
             |item| item * 2,
-            |item, twice| {
-                assert_eq!(twice, item * 2);
+            |item, result| {
+                assert_eq!(result, item * 2);
                 sum += item;
                 Ok(())
             },
@@ -84,11 +84,11 @@ mod tests {
             runs.fetch_add(1, Ordering::Relaxed);
             *item
         };
-        let ended = run_parallel(&items, run, |_, item| match item {
+        let outcome = run_parallel(&items, run, |_, item| match item {
             3 => Err("three".to_owned()),
             _ => Ok(()),
         });
-        assert_eq!(ended, Err("three".to_owned()));
+        assert_eq!(outcome, Err("three".to_owned()));
         assert!(runs.load(Ordering::Relaxed) >= 4);
     }
 }

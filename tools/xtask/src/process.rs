@@ -241,7 +241,7 @@ mod tests {
         let (log, bound) = (folder.path().join("out.log"), Duration::from_secs(20));
         let fine = read_bounded(&mut shell("echo chatter >&2; echo fine"), &log, bound);
         assert_eq!(fine.unwrap(), "fine\n");
-        let broken = read_bounded(&mut shell("echo no; echo broken >&2; exit 1"), &log, bound);
-        assert!(broken.unwrap_err().contains("broken"));
+        let failed_read = read_bounded(&mut shell("echo no; echo broken >&2; exit 1"), &log, bound);
+        assert!(failed_read.unwrap_err().contains("broken"));
     }
 }

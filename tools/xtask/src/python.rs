@@ -22,11 +22,11 @@ pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     if folders.is_empty() {
         return Err("the tree has no Python test; fix: add tests/test_NAME.py".to_owned());
     }
-    let own = Interpreter { path: ".venv/bin/python".into(), version: None };
+    let own_interpreter = Interpreter { path: ".venv/bin/python".into(), version: None };
     let mut suites = Vec::new();
     run_parallel(
         &folders,
-        |folder| run_tests(workspace, folder, &own),
+        |folder| run_tests(workspace, folder, &own_interpreter),
         |_, suite| {
             suites.push(suite?);
             Ok(())

@@ -29,15 +29,15 @@ const FEATURES: &str = "forebay-python/one-version,forebay-testkit/default";
 /// Returns an error if a module does not compile, or an environment is broken.
 pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let target = workspace.target()?;
-    let found = chosen(found(&target.join("pythons")), form);
-    let own: Vec<u32> = match form {
+    let found = choose_minors(found(&target.join("pythons")), form);
+    let own_minors: Vec<u32> = match form {
         Form::Long => OWN_MODULE.to_vec(),
         Form::Bounded => OWN_MODULE.iter().copied().filter(|minor| found.contains(minor)).collect(),
     };
-    for minor in &own {
+    for minor in &own_minors {
         build(workspace, &target, *minor)?;
     }
-    for minor in own.iter().filter(|minor| !found.contains(minor)) {
+    for minor in own_minors.iter().filter(|minor| !found.contains(minor)) {
         println!("python: 3.{minor} is not on this machine: its module is compiled, not tested");
     }
     let mut suites = Vec::new();
@@ -53,7 +53,7 @@ pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
 }
 
 /// Returns the Pythons of a form; if only one was found, both forms test it.
-fn chosen(found: Vec<u32>, form: Form) -> Vec<u32> {
+fn choose_minors(found: Vec<u32>, form: Form) -> Vec<u32> {
     match (form, found.as_slice()) {
         (Form::Bounded, [oldest, .., newest]) => vec![*oldest, *newest],
         _ => found,
@@ -62,8 +62,8 @@ fn chosen(found: Vec<u32>, form: Form) -> Vec<u32> {
 
 fn tested_on(workspace: &Workspace, target: &Path, minor: u32) -> Result<Suite, String> {
     let path = target.join(format!("pythons/3.{minor}/bin/python"));
-    let says = "import platform, numpy; print(platform.python_version(), numpy.__version__)";
-    let versions = process::read(workspace.interpreter(&path).args(["-c", says]))
+    let script = "import platform, numpy; print(platform.python_version(), numpy.__version__)";
+    let versions = process::read(workspace.interpreter(&path).args(["-c", script]))
         .map_err(|problem| format!("{problem}; fix: make setup"))?;
     let (python, numpy) = versions.trim().split_once(' ').unwrap_or_default();
     println!("python: {CLIENT} on Python {python} with NumPy {numpy}");
@@ -87,29 +87,29 @@ fn found(environments: &Path) -> Vec<u32> {
 /// Builds the module of an older Python. PyO3 reads the description of that Python from a file that
 /// this function writes, so that the Python need not be installed.
 fn build(workspace: &Workspace, target: &Path, minor: u32) -> Result<(), String> {
-    let about = target.join(format!("xtask/python/pyo3-3.{minor}.txt"));
+    let config_file = target.join(format!("xtask/python/pyo3-3.{minor}.txt"));
     let description = format!(
         "implementation=CPython\nversion=3.{minor}\nshared=true\npointer_width=64\n\
          suppress_build_script_link_lines=true\n"
     );
     // Cargo compiles PyO3 again if this file changes, even if only its time changes.
-    if fs::read_to_string(&about).ok().as_ref() != Some(&description) {
-        write(&about, &description)?;
+    if fs::read_to_string(&config_file).ok().as_ref() != Some(&description) {
+        write(&config_file, &description)?;
     }
     let mut command = workspace.cargo(&["build", "--workspace", "--locked", "--example", TARGET]);
     command.args(["--no-default-features", "--features", FEATURES]);
-    process::must(command.env("PYO3_CONFIG_FILE", &about), BUILD_BOUND)?;
-    let (built, module) = modules(&target.join("debug"), minor);
+    process::must(command.env("PYO3_CONFIG_FILE", &config_file), BUILD_BOUND)?;
+    let (built_folder, module) = modules(&target.join("debug"), minor);
     // A process may have the old file mapped, so the file is replaced, never overwritten.
     let beside = module.with_extension("new");
-    let copied = fs::copy(&built, &beside).and_then(|_| fs::rename(&beside, &module));
+    let copied = fs::copy(&built_folder, &beside).and_then(|_| fs::rename(&beside, &module));
     copied.map_err(|error| format!("{}: {error}", module.display()))
 }
 
 /// Returns the path of cargo's output and the path at which the development install looks for it.
 fn modules(programs: &Path, minor: u32) -> (PathBuf, PathBuf) {
-    let built = programs.join(format!("examples/lib{TARGET}.so"));
-    (built, programs.join(format!("libforebay_cp3{minor}.so")))
+    let built_library = programs.join(format!("examples/lib{TARGET}.so"));
+    (built_library, programs.join(format!("libforebay_cp3{minor}.so")))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -133,8 +133,8 @@ mod tests {
         }
         fs::create_dir(folder.path().join("3.12")).unwrap();
         assert_eq!(found(folder.path()), [9, 10, 13]);
-        assert_eq!(chosen(vec![9, 10, 13], Form::Bounded), [9, 13]);
-        assert_eq!(chosen(vec![13], Form::Bounded), [13]);
-        assert_eq!(chosen(vec![9, 10, 13], Form::Long), [9, 10, 13]);
+        assert_eq!(choose_minors(vec![9, 10, 13], Form::Bounded), [9, 13]);
+        assert_eq!(choose_minors(vec![13], Form::Bounded), [13]);
+        assert_eq!(choose_minors(vec![9, 10, 13], Form::Long), [9, 10, 13]);
     }
 }

@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn file_without_a_version_is_a_problem() {
-        let mut some = texts("1.2.3", "1.2.3", "1.2.3", "1.2.3");
-        some[3] = "nothing".to_owned();
-        assert_eq!(differences(&some).len(), 1);
+        let mut pinned_texts = texts("1.2.3", "1.2.3", "1.2.3", "1.2.3");
+        pinned_texts[3] = "nothing".to_owned();
+        assert_eq!(differences(&pinned_texts).len(), 1);
     }
 }

@@ -71,8 +71,12 @@ const SANITIZERS: [Sanitizer; 2] = [
 /// # Errors
 /// Returns an error if a build fails, a sanitizer reports a fault, or misses a planted one.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
-    let failed = suites(workspace)?.iter().filter(|suite| !suite.passed()).count();
-    if failed == 0 { Ok(()) } else { Err(format!("sanitize: {failed} suites failed; see above")) }
+    let failures = suites(workspace)?.iter().filter(|suite| !suite.passed()).count();
+    if failures == 0 {
+        Ok(())
+    } else {
+        Err(format!("sanitize: {failures} suites failed; see above"))
+    }
 }
 
 /// Runs both sanitizers side by side, because each runs one test at a time.
@@ -97,7 +101,7 @@ fn suites_of(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<Vec<Suite>,
     let logs = logs(workspace)?;
     let mut build = sanitizer.cargo(workspace, "test")?;
     let log = logs.join(format!("{}-build.json", sanitizer.name));
-    for binary in unit::built(build.args(TESTS.split(' ')), &log)? {
+    for binary in unit::build_binaries(build.args(TESTS.split(' ')), &log)? {
         let name = format!("{PACKAGE}/{}-{}", binary.what, sanitizer.name);
         let mut command = binary.command();
         sanitizer.prepare(&mut command);

@@ -23,8 +23,8 @@ const FOUND: &str = "_is_found ... ok";
 /// Returns an error if the build fails, an order reveals a fault, or no order reveals a planted
 /// one.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
-    let failed = suites(workspace)?.iter().filter(|suite| !suite.passed()).count();
-    if failed == 0 { Ok(()) } else { Err("schedules: a test failed; see above".to_owned()) }
+    let failures = suites(workspace)?.iter().filter(|suite| !suite.passed()).count();
+    if failures == 0 { Ok(()) } else { Err("schedules: a test failed; see above".to_owned()) }
 }
 
 /// Runs the schedules as a stage of the tests.
@@ -35,7 +35,7 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let target = workspace.target()?;
     let logs = target.join("xtask/schedules");
     let mut suites = Vec::new();
-    for binary in unit::built(&mut build(workspace, &target), &logs.join("build.json"))? {
+    for binary in unit::build_binaries(&mut build(workspace, &target), &logs.join("build.json"))? {
         let name = format!("{PACKAGE}/{}-shuttle", binary.what);
         let mut command = binary.command();
         command.args(["--test-threads=1"]).env("RUST_BACKTRACE", "0");
@@ -67,8 +67,8 @@ mod tests {
     fn run_without_a_found_planted_fault_is_a_problem() {
         let found = "running 2 tests\ntest planted_copy_without_comparison_is_found ... ok\n";
         assert_eq!(problem(found), None);
-        let none = found.replace("ok", "FAILED");
-        assert!(problem(&none).unwrap().contains("planted"));
+        let without_fault = found.replace("ok", "FAILED");
+        assert!(problem(&without_fault).unwrap().contains("planted"));
         assert!(problem("running 0 tests\n").is_some());
     }
 
@@ -76,10 +76,13 @@ mod tests {
     fn schedules_build_in_their_own_target_folder() {
         let workspace = Workspace { root: std::env::temp_dir() };
         let command = build(&workspace, Path::new("target"));
-        let own = |name: &str, value: &str| {
+        let has_variable = |name: &str, value: &str| {
             let value = Some(std::ffi::OsStr::new(value));
             command.get_envs().any(|(key, found)| key == name && found == value)
         };
-        assert!(own("CARGO_TARGET_DIR", "target/schedules") && own("RUSTFLAGS", FLAGS));
+        assert!(
+            has_variable("CARGO_TARGET_DIR", "target/schedules")
+                && has_variable("RUSTFLAGS", FLAGS)
+        );
     }
 }

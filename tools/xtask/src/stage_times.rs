@@ -57,8 +57,8 @@ fn warning(stage: &Stage, is_cold: bool, time: Duration) -> Option<String> {
         return None;
     }
     let (name, kind) = (stage.name, if is_cold { "cold" } else { "warm" });
-    let (took, may) = (time.as_secs(), budget.as_secs());
-    Some(format!("warning: stage {name} took {took} s; the {kind} budget is {may} s"))
+    let (took_s, budget_s) = (time.as_secs(), budget.as_secs());
+    Some(format!("warning: stage {name} took {took_s} s; the {kind} budget is {budget_s} s"))
 }
 
 /// Returns the page with this run's times in the table.
@@ -120,11 +120,11 @@ mod tests {
     fn run_writes_only_its_own_column() {
         let page = format!("before\n{BEGIN}\n{END}\nafter\n");
         let cold = updated(&page, STAGES, true, &all(61)).unwrap();
-        let both = updated(&cold, STAGES, false, &all(5)).unwrap();
-        let row = both.lines().find(|line| line.starts_with("| setup |")).unwrap();
+        let updated_page = updated(&cold, STAGES, false, &all(5)).unwrap();
+        let row = updated_page.lines().find(|line| line.starts_with("| setup |")).unwrap();
         assert!(row.ends_with("| 1:01 | 0:05 |"), "{row}");
-        assert!(both.starts_with("before\n") && both.ends_with("\nafter\n"));
-        assert_eq!(updated(&both, STAGES, false, &all(5)).unwrap(), both);
+        assert!(updated_page.starts_with("before\n") && updated_page.ends_with("\nafter\n"));
+        assert_eq!(updated(&updated_page, STAGES, false, &all(5)).unwrap(), updated_page);
         assert!(updated("no table", STAGES, true, &all(1)).is_err());
     }
 }

@@ -58,17 +58,17 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     if let Some(name) = only.iter().find(|name| !STAGES.iter().any(|stage| stage.name == **name)) {
         return Err(format!("no stage {name}; fix: name one that `xtask test --only list` prints"));
     }
-    let chosen =
+    let selected =
         STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name));
-    let chosen: Vec<&Stage> = chosen.collect();
+    let selected: Vec<&Stage> = selected.collect();
     compiled_twice::mark(workspace)?;
     engine_logs::clear(workspace)?;
     let is_cold = !unit::was_built(workspace)?;
-    let (counts, times) = walk(workspace, &chosen);
+    let (counts, times) = walk(workspace, &selected);
     stage_times::report(workspace, STAGES, is_cold, &times)?;
-    let failed = failures();
-    if !failed.is_empty() {
-        println!("{failed}");
+    let failure_text = failures();
+    if !failure_text.is_empty() {
+        println!("{failure_text}");
     }
     println!("{counts}");
     if counts.failed == 0 { Ok(()) } else { Err("the tests fail; see above".to_owned()) }
@@ -80,13 +80,13 @@ type Times<'a> = Vec<(&'a Stage, Duration)>;
 /// Runs the stages; returns the counts of their suites, and the stages that ran.
 fn walk<'a>(workspace: &Workspace, stages: &[&'a Stage]) -> (Counts, Times<'a>) {
     let mut counts = Counts::default();
-    let mut broken: BTreeSet<&str> = BTreeSet::new();
+    let mut failed_stages: BTreeSet<&str> = BTreeSet::new();
     let mut times: Times<'a> = Vec::new();
     for stage in stages {
-        if let Some(need) = stage.needs.iter().find(|need| broken.contains(*need)) {
+        if let Some(need) = stage.needs.iter().find(|need| failed_stages.contains(*need)) {
             println!("stage {}: not run, because stage {need} failed", stage.name);
             counts.skipped += 1;
-            broken.insert(stage.name);
+            failed_stages.insert(stage.name);
             continue;
         }
         println!("stage {}: starts", stage.name);
@@ -97,7 +97,7 @@ fn walk<'a>(workspace: &Workspace, stages: &[&'a Stage]) -> (Counts, Times<'a>) 
                 println!("stage {}: FAILED: {problem}", stage.name);
                 tell_again(&format!("stage {}", stage.name), &problem);
                 counts.failed += 1;
-                broken.insert(stage.name);
+                failed_stages.insert(stage.name);
             }
         }
         times.push((*stage, watch.elapsed()));
@@ -187,9 +187,9 @@ mod tests {
         let empty = "   Doc-tests forebay_core\n\nrunning 0 tests\n\ntest result: ok. 0 passed; \
             0 failed; 0 ignored; 0 measured; 0 filtered out\n";
         assert!(!doc_suites(empty, true, "exit 0")[0].passed());
-        let some = empty.replace("0 passed", "2 passed");
-        let suites = doc_suites(&some, true, "exit 0");
+        let some_passed = empty.replace("0 passed", "2 passed");
+        let suites = doc_suites(&some_passed, true, "exit 0");
         assert_eq!(suites[0].to_string(), "suite forebay-core/doc: ran 2, failed 0");
-        assert!(!doc_suites(&some, false, "exit 101").iter().all(Suite::passed));
+        assert!(!doc_suites(&some_passed, false, "exit 101").iter().all(Suite::passed));
     }
 }

@@ -51,11 +51,11 @@ impl Suite {
 }
 
 impl fmt::Display for Suite {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "suite {}: ran {}, failed {}", self.name, self.ran, self.failed)?;
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "suite {}: ran {}, failed {}", self.name, self.ran, self.failed)?;
         match &self.problem {
-            Some(problem) => write!(out, " ({})", problem.lines().next().unwrap_or_default()),
-            None if self.ran == 0 => write!(out, " (a suite that ran nothing fails)"),
+            Some(problem) => write!(formatter, " ({})", problem.lines().next().unwrap_or_default()),
+            None if self.ran == 0 => write!(formatter, " (a suite that ran nothing fails)"),
             None => Ok(()),
         }
     }
@@ -82,9 +82,9 @@ impl Counts {
 }
 
 impl fmt::Display for Counts {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} passed, {} failed", self.passed, self.failed)?;
-        if self.skipped > 0 { write!(out, ", {} skipped", self.skipped) } else { Ok(()) }
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} passed, {} failed", self.passed, self.failed)?;
+        if self.skipped > 0 { write!(formatter, ", {} skipped", self.skipped) } else { Ok(()) }
     }
 }
 
@@ -121,22 +121,23 @@ pub fn parse_suite_lines(text: &str) -> Vec<Suite> {
 #[must_use]
 pub fn findings(output: &str) -> Vec<&str> {
     let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
-    let begins = ["FAILED ", "ERROR ", "[ERROR] "];
+    let beginnings = ["FAILED ", "ERROR ", "[ERROR] "];
     let names_one = |line: &str| {
         line.ends_with("... FAILED")
             || line.contains("panicked at ")
-            || begins.iter().any(|begin| line.starts_with(begin))
+            || beginnings.iter().any(|begin| line.starts_with(begin))
     };
     // The message of a panic is on the next line.
-    let is_told =
-        |at: usize| names_one(lines[at]) || (at > 0 && lines[at - 1].contains("panicked at "));
-    let mut told: Vec<&str> =
-        (0..lines.len()).filter(|at| is_told(*at)).map(|at| lines[at]).collect();
-    if told.is_empty() {
-        told = lines[lines.len().saturating_sub(FINDINGS)..].to_vec();
+    let is_told = |number: usize| {
+        names_one(lines[number]) || (number > 0 && lines[number - 1].contains("panicked at "))
+    };
+    let mut findings: Vec<&str> =
+        (0..lines.len()).filter(|number| is_told(*number)).map(|number| lines[number]).collect();
+    if findings.is_empty() {
+        findings = lines[lines.len().saturating_sub(FINDINGS)..].to_vec();
     }
-    told.truncate(FINDINGS);
-    told
+    findings.truncate(FINDINGS);
+    findings
 }
 
 fn died(suite: Suite) -> Suite {

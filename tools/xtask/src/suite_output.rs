@@ -18,10 +18,10 @@ pub fn show(suite: &Suite, output: &str) {
 }
 
 /// Repeats the findings of a failure at the end of the run.
-pub fn tell_again(what: &str, output: &str) {
+pub fn tell_again(suite_name: &str, output: &str) {
     let lines: String = findings(output).iter().map(|line| format!("\n    {line}")).collect();
-    if let Ok(mut failed) = FAILED.lock() {
-        failed.push(format!("failed: {what}{lines}"));
+    if let Ok(mut failures) = FAILED.lock() {
+        failures.push(format!("failed: {suite_name}{lines}"));
     }
 }
 
@@ -36,5 +36,5 @@ pub fn ended(ok: bool, ending: &str) -> Result<(), String> {
 /// Returns the failures so far, one in a line.
 #[must_use]
 pub fn failures() -> String {
-    FAILED.lock().map(|failed| failed.join("\n")).unwrap_or_default()
+    FAILED.lock().map(|failures| failures.join("\n")).unwrap_or_default()
 }

@@ -88,7 +88,7 @@ pub fn run_package(workspace: &Workspace, name: &str) -> Result<(), String> {
     let mut command = workspace.cargo(&["test", "--workspace", "--locked", "--no-run", "--lib"]);
     command.args(package.tests.iter().flat_map(|test| ["--test", test]));
     command.args(package.binaries.iter().flat_map(|binary| ["--bin", binary]));
-    let binaries = built(&mut command, &logs.join("package.json"))?;
+    let binaries = build_binaries(&mut command, &logs.join("package.json"))?;
     let mut counts = Counts::default();
     for binary in binaries.iter().filter(|binary| binary.package == name) {
         let (suite, output) = run_one(binary.suite(), &logs, &mut binary.command())?;
@@ -120,11 +120,11 @@ pub fn was_built(workspace: &Workspace) -> Result<bool, String> {
 fn holds_binaries<'a>(folder: &Path, mut tests: impl Iterator<Item = &'a str>) -> bool {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = files.filter_map(|file| file.file_name().into_string().ok());
-    let built: BTreeSet<String> = names
+    let built_names: BTreeSet<String> = names
         .filter(|name| !name.contains('.'))
         .filter_map(|name| Some(name.rsplit_once('-')?.0.to_owned()))
         .collect();
-    tests.all(|test| built.contains(&test.replace('-', "_")))
+    tests.all(|test| built_names.contains(&test.replace('-', "_")))
 }
 
 fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
@@ -132,21 +132,22 @@ fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
     // `--all-targets` would also build the test binaries of targets whose manifest says
     // `test = false` (tools/decisions/0002).
     let form = ["test", "--workspace", "--tests", "--locked", "--no-run"];
-    built(&mut workspace.cargo(&form), &log)
+    build_binaries(&mut workspace.cargo(&form), &log)
 }
 
 /// Runs a build and returns its test binaries, in order.
 ///
 /// # Errors
 /// Returns an error if the build fails, or builds no test binary.
-pub(crate) fn built(command: &mut Command, log: &Path) -> Result<Vec<TestBinary>, String> {
+pub(crate) fn build_binaries(command: &mut Command, log: &Path) -> Result<Vec<TestBinary>, String> {
     built_with(command, &[], log)
 }
 
-/// Does the same as [`built`], with flags for the compiler of the binary's crate (`cargo rustc`).
+/// Does the same as [`build_binaries`], with flags for the compiler of the binary's crate
+/// (`cargo rustc`).
 ///
 /// # Errors
-/// Returns the errors of [`built`].
+/// Returns the errors of [`build_binaries`].
 pub(crate) fn built_with(
     command: &mut Command,
     flags: &[&str],
@@ -181,7 +182,7 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
         return None;
     }
     let name = text(target, "name");
-    let what = match kind {
+    let binary_kind = match kind {
         "bin" => format!("bin-{name}"),
         "test" | "example" => name.to_owned(),
         _ => "unit".to_owned(),
@@ -190,7 +191,7 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
     Some(TestBinary {
         package: package_name(text(message, "package_id")),
         folder: manifest.parent()?.to_path_buf(),
-        what,
+        what: binary_kind,
         source: PathBuf::from(text(target, "src_path")),
         executable: PathBuf::from(message["executable"].as_str()?),
     })
@@ -284,11 +285,11 @@ fn holds_tests(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn binary(folder: &Path, source: &str, what: &str) -> TestBinary {
+    fn binary(folder: &Path, source: &str, binary_kind: &str) -> TestBinary {
         TestBinary {
             package: "forebay-x".to_owned(),
             folder: folder.to_path_buf(),
-            what: what.to_owned(),
+            what: binary_kind.to_owned(),
             source: folder.join(source),
             executable: PathBuf::from("sh"),
         }

@@ -192,7 +192,7 @@ impl Workspace {
         let named = |kind: &str| -> Vec<String> {
             let targets = array(value, "targets").iter();
             let of_kind =
-                targets.filter(|target| array(target, "kind").iter().any(|one| one == kind));
+                targets.filter(|target| array(target, "kind").iter().any(|word| word == kind));
             of_kind.map(|target| text(target, "name").to_owned()).collect()
         };
         Package {

@@ -239,14 +239,14 @@ fn commit_without_an_imperative_is_refused() {
     commit(root, "Pass the lock on");
     assert_eq!(rule(&workspace).unwrap(), Vec::<String>::new());
     let long = format!("Name {}", "x".repeat(68));
-    let refused = [
+    let refused_subjects = [
         ("Named the lock", "imperative"),
         ("What names the lock", "imperative"),
         ("name the lock", "capital"),
         ("Name the lock.", "period"),
         (long.as_str(), "73 characters"),
     ];
-    for (place, (subject, word)) in refused.into_iter().enumerate() {
+    for (place, (subject, word)) in refused_subjects.into_iter().enumerate() {
         commit(root, subject);
         let problems = rule(&workspace).unwrap();
         assert_eq!(problems.len(), 1, "{problems:?}");
@@ -277,9 +277,12 @@ fn exceptions_may_only_shrink() {
     let file = ("libs/a/src/held.rs", "struct Held;\n");
     let entry = "[type-names]\n\"libs/a/src/held.rs\" = [\"Held\", \"held\"]\n";
     assert_eq!(problems(rule, &[file, (EXCEPTIONS, entry)]), Vec::<String>::new());
-    let stale = problems(rule, &[(EXCEPTIONS, &entry.replace(", \"held\"", ""))]);
-    assert_eq!(stale.len(), 1, "{stale:?}");
-    assert!(stale[0].contains("\"Held\"") && stale[0].contains("remove it"), "{stale:?}");
+    let stale_problems = problems(rule, &[(EXCEPTIONS, &entry.replace(", \"held\"", ""))]);
+    assert_eq!(stale_problems.len(), 1, "{stale_problems:?}");
+    assert!(
+        stale_problems[0].contains("\"Held\"") && stale_problems[0].contains("remove it"),
+        "{stale_problems:?}"
+    );
     let (folder, workspace) = tree();
     write(folder.path(), EXCEPTIONS, "[names]\n");
     assert!(rule(&workspace).unwrap_err().contains("no rule [names]"));

@@ -33,54 +33,68 @@ struct TargetDeps {
     targets: usize,
 }
 
-fn package_problems(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Graph) -> Vec<String> {
-    let mut taken = taken(own, by_folder, graph);
-    let build_file = format!("{}/BUILD.bazel", own.folder);
-    if taken.targets == 0 {
-        return vec![format!("{build_file} has no target of {}; fix: add its targets", own.name)];
+fn package_problems(
+    crate_package: &Package,
+    by_folder: &BTreeMap<&str, &str>,
+    graph: &Graph,
+) -> Vec<String> {
+    let mut target_deps = collect_deps(crate_package, by_folder, graph);
+    let build_file = format!("{}/BUILD.bazel", crate_package.folder);
+    if target_deps.targets == 0 {
+        return vec![format!(
+            "{build_file} has no target of {}; fix: add its targets",
+            crate_package.name
+        )];
     }
     let edges = |test: fn(&crate::workspace::Dependency) -> bool| -> BTreeSet<String> {
-        let edges = own.dependencies.iter().filter(|edge| test(edge));
+        let edges = crate_package.dependencies.iter().filter(|edge| test(edge));
         edges.map(|edge| edge.name.clone()).collect()
     };
     let normal = edges(|edge| !edge.dev && !edge.build);
     let needed = edges(|edge| !edge.dev && !edge.build && !edge.optional);
     let dev = edges(|edge| edge.dev);
     let build = edges(|edge| edge.build);
-    taken.dev.remove(&own.name);
+    target_deps.dev.remove(&crate_package.name);
     let may_dev: BTreeSet<String> = dev.union(&normal).cloned().collect();
     let only_dev: BTreeSet<String> = dev.difference(&normal).cloned().collect();
     let mut problems = Vec::new();
-    let mut say = |kind: &str, taken: &BTreeSet<String>, may, must: &BTreeSet<String>| {
-        for extra in taken.difference(may) {
-            let fix = format!("fix: remove it, or add it to [{kind}] of {}/Cargo.toml", own.folder);
+    let mut say = |kind: &str, listed: &BTreeSet<String>, allowed, required: &BTreeSet<String>| {
+        for extra in listed.difference(allowed) {
+            let fix = format!(
+                "fix: remove it, or add it to [{kind}] of {}/Cargo.toml",
+                crate_package.folder
+            );
             problems.push(format!("{build_file}: {extra} is not in [{kind}] of cargo; {fix}"));
         }
-        for missing in must.difference(taken) {
+        for missing in required.difference(listed) {
             let fix = "fix: add it there, or remove it from Cargo.toml";
             problems.push(format!("{build_file}: {missing} of [{kind}] is in no target; {fix}"));
         }
     };
-    say("dependencies", &taken.normal, &normal, &needed);
-    say("dev-dependencies", &taken.dev, &may_dev, &only_dev);
-    say("build-dependencies", &taken.build, &build, &build);
+    say("dependencies", &target_deps.normal, &normal, &needed);
+    say("dev-dependencies", &target_deps.dev, &may_dev, &only_dev);
+    say("build-dependencies", &target_deps.build, &build, &build);
     problems
 }
 
-fn taken(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Graph) -> TargetDeps {
-    let mut taken = TargetDeps::default();
+fn collect_deps(
+    crate_package: &Package,
+    by_folder: &BTreeMap<&str, &str>,
+    graph: &Graph,
+) -> TargetDeps {
+    let mut target_deps = TargetDeps::default();
     for (label, rule) in &graph.rules {
-        let Some(kind) = kind(own, label, rule) else { continue };
+        let Some(kind) = kind(crate_package, label, rule) else { continue };
         let list = match kind {
-            Kind::Normal => &mut taken.normal,
-            Kind::Dev => &mut taken.dev,
-            Kind::Build => &mut taken.build,
+            Kind::Normal => &mut target_deps.normal,
+            Kind::Dev => &mut target_deps.dev,
+            Kind::Build => &mut target_deps.build,
         };
-        taken.targets += 1;
+        target_deps.targets += 1;
         let labels = LISTS.iter().flat_map(|list| rule.list(list));
-        list.extend(labels.filter_map(|label| named(label, by_folder, own, kind)));
+        list.extend(labels.filter_map(|label| named(label, by_folder, crate_package, kind)));
     }
-    taken
+    target_deps
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,13 +105,13 @@ enum Kind {
 }
 
 /// Returns the kind of a target's dependencies, `None` if the target is not of this crate.
-fn kind(own: &Package, label: &str, rule: &BuildRule) -> Option<Kind> {
-    let inside = package(label).strip_prefix(own.folder.as_str())?;
-    let apart = inside.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or(rest));
+fn kind(crate_package: &Package, label: &str, rule: &BuildRule) -> Option<Kind> {
+    let inside = package(label).strip_prefix(crate_package.folder.as_str())?;
+    let subfolder = inside.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or(rest));
     match rule.class.as_str() {
         "cargo_build_script" => inside.is_empty().then_some(Kind::Build),
         class if !class.starts_with("rust_") => None,
-        _ if apart.is_some_and(|folder| APART.contains(&folder)) => Some(Kind::Dev),
+        _ if subfolder.is_some_and(|folder| APART.contains(&folder)) => Some(Kind::Dev),
         _ if !inside.is_empty() => None,
         _ if rule.is_test() => Some(Kind::Dev),
         _ => Some(Kind::Normal),
@@ -109,18 +123,19 @@ fn kind(own: &Package, label: &str, rule: &BuildRule) -> Option<Kind> {
 fn named(
     label: &str,
     by_folder: &BTreeMap<&str, &str>,
-    own: &Package,
+    crate_package: &Package,
     kind: Kind,
 ) -> Option<String> {
     if let Some(name) = label.strip_prefix("@crates//:") {
         return Some(name.to_owned());
     }
     let folder = package(label);
-    if folder == own.folder && kind != Kind::Dev {
+    if folder == crate_package.folder && kind != Kind::Dev {
         return None;
     }
     // Helpers of tests are below their crate's folder.
-    if folder.strip_prefix(own.folder.as_str()).is_some_and(|rest| rest.starts_with('/')) {
+    if folder.strip_prefix(crate_package.folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+    {
         return None;
     }
     Some(by_folder.get(folder).map_or_else(|| label.to_owned(), |name| (*name).to_owned()))
@@ -164,7 +179,7 @@ mod tests {
     const LIBRARY: &str = "@crates//:serde,//libs/b:forebay_b,:build_script,//libs/a:build_script";
     const TEST: &str = "//libs/a:forebay_a,@crates//:proptest,@crates//:serde";
 
-    fn only(problems: &[String], words: &[&str]) {
+    fn assert_only(problems: &[String], words: &[&str]) {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(words.iter().all(|word| problems[0].contains(word)), "{problems:?}");
     }
@@ -179,18 +194,24 @@ mod tests {
     fn check_names_missing_dependencies_with_their_file() {
         let library = LIBRARY.replace(":build_script,", "");
         let protox = "@crates//:protox";
-        let more = format!("{library},@crates//:tokio");
-        only(&tree(&more, TEST, protox), &["libs/a/BUILD.bazel", "tokio", "[dependencies]"]);
-        only(&tree("@crates//:serde", TEST, protox), &["forebay-b", "in no target"]);
+        let extended_library = format!("{library},@crates//:tokio");
+        assert_only(
+            &tree(&extended_library, TEST, protox),
+            &["libs/a/BUILD.bazel", "tokio", "[dependencies]"],
+        );
+        assert_only(&tree("@crates//:serde", TEST, protox), &["forebay-b", "in no target"]);
         let dev = ["proptest", "[dev-dependencies]"];
-        only(&tree(&library, "//libs/a:forebay_a", protox), &dev);
-        only(&tree(&library, &format!("{TEST},@crates//:csv"), protox), &["csv", "remove it"]);
-        only(&tree(&library, TEST, ""), &["protox", "[build-dependencies]"]);
+        assert_only(&tree(&library, "//libs/a:forebay_a", protox), &dev);
+        assert_only(
+            &tree(&library, &format!("{TEST},@crates//:csv"), protox),
+            &["csv", "remove it"],
+        );
+        assert_only(&tree(&library, TEST, ""), &["protox", "[build-dependencies]"]);
     }
 
     #[test]
     fn crate_without_targets_is_named() {
         let graph = graph(&[rule("rust_library", "//libs/b:forebay_b", &[])]);
-        only(&differences(&packages(), &graph), &["libs/a/BUILD.bazel", "forebay-a"]);
+        assert_only(&differences(&packages(), &graph), &["libs/a/BUILD.bazel", "forebay-a"]);
     }
 }

@@ -34,9 +34,10 @@ pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
         return Err(format!("{} is not installed; fix: make setup", program.display()));
     }
     let files = workspace.files()?.into_iter().filter(|file| is_bazel(file));
-    let (host, own): (Vec<String>, Vec<String>) = files.partition(|file| file.starts_with(HOST));
+    let (host, own_files): (Vec<String>, Vec<String>) =
+        files.partition(|file| file.starts_with(HOST));
     let mut problems = Vec::new();
-    for (files, warnings) in [(own, "-warnings=default"), (host, HOST_WARNINGS)] {
+    for (files, warnings) in [(own_files, "-warnings=default"), (host, HOST_WARNINGS)] {
         if files.is_empty() {
             return Err("the tree has no BUILD files".to_owned());
         }

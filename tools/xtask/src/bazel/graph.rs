@@ -136,9 +136,10 @@ fn specifications(
     groups: &BTreeMap<String, (Vec<String>, Vec<String>)>,
     name: &str,
 ) -> BTreeSet<String> {
-    let (mut found, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![name]);
+    let (mut found, mut labels_seen, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![name]);
     while let Some(name) = next.pop() {
-        let Some((packages, includes)) = groups.get(name).filter(|_| seen.insert(name)) else {
+        let Some((packages, includes)) = groups.get(name).filter(|_| labels_seen.insert(name))
+        else {
             continue;
         };
         found.extend(packages.iter().cloned());
@@ -152,7 +153,7 @@ fn specifications(
 pub mod fixture {
     use super::{Graph, parse};
 
-    /// One rule; `lists` are `(attribute, labels with commas)`.
+    /// Returns one rule; `lists` are `(attribute, labels with commas)`.
     pub fn rule(class: &str, label: &str, lists: &[(&str, &str)]) -> String {
         let mut text = format!("<rule class=\"{class}\" name=\"{label}\">");
         for (name, labels) in lists {

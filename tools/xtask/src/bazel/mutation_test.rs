@@ -55,11 +55,11 @@ pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     let faults = fault::read(workspace, None)?;
     let edits = faults.iter().flat_map(|fault| fault.edits.iter().map(move |edit| (fault, edit)));
-    let refused = edits.filter_map(|(fault, edit)| {
-        let refused = edit.changed(&workspace.root).err()?;
-        Some(format!("tools/bazel/faults.toml: fault {}: {refused}", fault.name))
+    let refusals = edits.filter_map(|(fault, edit)| {
+        let refusal = edit.changed(&workspace.root).err()?;
+        Some(format!("tools/bazel/faults.toml: fault {}: {refusal}", fault.name))
     });
-    Ok(refused.collect())
+    Ok(refusals.collect())
 }
 
 fn plant(workspace: &Workspace, faults: Vec<Fault>) -> Result<Vec<Suite>, String> {
@@ -105,9 +105,8 @@ fn planted(copy: &Copy, fault: &Fault) -> Result<(Result<(), String>, String), S
         edited.push(edit.file.as_str());
     }
     let looked = match applied {
-        Ok(()) => {
-            look(copy, &fault.witness, LOOK_BOUND).map(|seen| (verdict(fault, &seen), seen.output))
-        }
+        Ok(()) => look(copy, &fault.witness, LOOK_BOUND)
+            .map(|outcome| (verdict(fault, &outcome), outcome.output)),
         Err(problem) => Ok((Err(problem), String::new())),
     };
     edited.iter().try_for_each(|file| copy.restore(file))?;

@@ -81,7 +81,7 @@ pub fn suite(label: &str, target: &Target) -> (Suite, String) {
     }
     let output = target.log.as_ref().and_then(|log| fs::read(log).ok()).unwrap_or_default();
     let output = String::from_utf8_lossy(&output).into_owned();
-    let mut suite = Suite { name, ..counted(&output) };
+    let mut suite = Suite { name, ..count_tests(&output) };
     if target.status != "PASSED" && (suite.failed == 0 || target.status != "FAILED") {
         suite.problem = Some(target.status.clone());
     }
@@ -89,7 +89,7 @@ pub fn suite(label: &str, target: &Target) -> (Suite, String) {
 }
 
 /// Returns the counts in a log, by the first runner whose format matches.
-fn counted(output: &str) -> Suite {
+fn count_tests(output: &str) -> Suite {
     let mut parts = parse_libtest(output);
     if parts.is_empty() {
         parts = parse_suite_lines(output);
@@ -163,9 +163,9 @@ not json"#;
         let ran = &targets["//a:x_test"];
         assert_eq!(ran.log, Some(PathBuf::from("/t x/test.log")));
         assert!(ran.cached && ran.status == "PASSED");
-        let (left, _) = suite("//a:y_test", &targets["//a:y_test"]);
-        assert!(!left.passed());
-        assert!(left.to_string().contains("bazel//a:y_test"), "{left}");
+        let (suite_left, _) = suite("//a:y_test", &targets["//a:y_test"]);
+        assert!(!suite_left.passed());
+        assert!(suite_left.to_string().contains("bazel//a:y_test"), "{suite_left}");
     }
 
     #[test]

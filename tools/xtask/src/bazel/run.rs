@@ -46,9 +46,9 @@ pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let events = super::log(workspace, "events.json")?;
     let mut command = test(workspace, &events.to_string_lossy(), form);
     let outcome = process::capture(&mut command, &super::log(workspace, "test.log")?, BOUND)?;
-    let told = fs::read_to_string(&events)
+    let event_text = fs::read_to_string(&events)
         .map_err(|error| format!("{}: {error}\n{}", outcome.ending, outcome.output))?;
-    let targets = results::targets(&told);
+    let targets = results::targets(&event_text);
     let mut suites = Vec::new();
     for (label, target) in &targets {
         let (suite, output) = results::suite(label, target);
@@ -57,9 +57,9 @@ pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     }
     let cached = targets.values().filter(|target| target.cached).count();
     println!("bazel: {} test targets, {cached} unchanged since their last run", targets.len());
-    let whole = whole(&suites, outcome.ok, &outcome.ending);
-    show(&whole, &outcome.output);
-    suites.push(whole);
+    let total = total_suite(&suites, outcome.ok, &outcome.ending);
+    show(&total, &outcome.output);
+    suites.push(total);
     if form == Form::Long {
         suites.push(go_fixture(workspace)?);
     }
@@ -96,7 +96,7 @@ fn test(workspace: &Workspace, events: &str, form: Form) -> Command {
 }
 
 /// Returns the suite of Bazel's exit status, which also covers targets that are no tests.
-fn whole(suites: &[Suite], ok: bool, ending: &str) -> Suite {
+fn total_suite(suites: &[Suite], ok: bool, ending: &str) -> Suite {
     let tests_pass = suites.iter().all(Suite::passed);
     let result = match (ok, suites.is_empty()) {
         (true, true) => Err("Bazel found no test".to_owned()),
@@ -112,18 +112,18 @@ mod tests {
 
     #[test]
     fn bazels_own_verdict_counts_when_the_tests_are_silent() {
-        let good = [Suite::single("bazel//a:a_test", Ok(()))];
-        let bad = [Suite::single("bazel//a:a_test", Err("it died".to_owned()))];
-        assert!(whole(&good, true, "exit 0").passed());
-        assert!(!whole(&good, false, "exit 1").passed());
-        assert!(!whole(&[], true, "exit 0").passed());
-        assert!(whole(&bad, false, "exit 3").passed());
+        let passing = [Suite::single("bazel//a:a_test", Ok(()))];
+        let failing = [Suite::single("bazel//a:a_test", Err("it died".to_owned()))];
+        assert!(total_suite(&passing, true, "exit 0").passed());
+        assert!(!total_suite(&passing, false, "exit 1").passed());
+        assert!(!total_suite(&[], true, "exit 0").passed());
+        assert!(total_suite(&failing, false, "exit 3").passed());
     }
 
     #[test]
     fn go_fixture_counts_its_own_faults() {
-        let good = go_fixture_suite("a\ngo_fixture: 10 passed, 0 failed\n", true, "exit 0");
-        assert_eq!((good.ran, good.passed()), (10, true));
+        let passing = go_fixture_suite("a\ngo_fixture: 10 passed, 0 failed\n", true, "exit 0");
+        assert_eq!((passing.ran, passing.passed()), (10, true));
         assert!(!go_fixture_suite("go_fixture: the fixture fails\n", false, "exit 1").passed());
         assert!(!go_fixture_suite("", true, "exit 0").passed());
     }

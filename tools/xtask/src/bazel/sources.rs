@@ -36,11 +36,11 @@ fn uncovered(files: &[String], graph: &Graph) -> Vec<String> {
 /// Returns the BUILD file that a source belongs to.
 fn owner(file: &str, packages: &BTreeSet<&str>) -> String {
     let mut folder = file;
-    while let Some((above, _)) = folder.rsplit_once('/') {
-        if packages.contains(above) {
-            return format!("{above}/BUILD.bazel");
+    while let Some((parent, _)) = folder.rsplit_once('/') {
+        if packages.contains(parent) {
+            return format!("{parent}/BUILD.bazel");
         }
-        folder = above;
+        folder = parent;
     }
     "BUILD.bazel".to_owned()
 }
@@ -54,8 +54,8 @@ fn file(label: &str) -> Option<String> {
 
 fn is_source(file: &str) -> bool {
     let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let kept = FOLDERS.iter().any(|folder| file.starts_with(folder)) && extension != "bazel";
-    !file.starts_with(APART) && (kept || EXTENSIONS.contains(&extension))
+    let is_listed = FOLDERS.iter().any(|folder| file.starts_with(folder)) && extension != "bazel";
+    !file.starts_with(APART) && (is_listed || EXTENSIONS.contains(&extension))
 }
 
 #[cfg(test)]

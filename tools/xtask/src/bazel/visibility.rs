@@ -31,9 +31,9 @@ fn differences(layers: &Layers, graph: &Graph) -> Vec<String> {
         let Some((name, layer)) = row else { continue };
         let visibility = rule.list("visibility");
         for other in packages.iter().filter(|other| **other != folder && !is_apart(other)) {
-            let may = may_import(layers, other, name, layer);
+            let is_allowed = may_import(layers, other, name, layer);
             let sees = visibility.iter().any(|label| shows(label, other, graph));
-            if may != sees {
+            if is_allowed != sees {
                 problems.push(problem(label, other, sees, visibility));
             }
         }
@@ -51,7 +51,9 @@ fn problem(label: &str, other: &str, sees: bool, visibility: &[String]) -> Strin
 /// Reports whether the table lets the package of a folder import this package.
 fn may_import(layers: &Layers, folder: &str, name: &str, layer: &Layer) -> bool {
     let row = layers.iter().find(|(_, layer)| layer.folder == folder);
-    row.is_some_and(|(own_name, own)| layers::refusal(own_name, own, name, layer).is_none())
+    row.is_some_and(|(own_name, own_layer)| {
+        layers::refusal(own_name, own_layer, name, layer).is_none()
+    })
 }
 
 /// Reports whether a package is `libs/core/tests` or below it.
@@ -78,19 +80,19 @@ fn holds(group: &BTreeSet<String>, other: &str) -> bool {
     let matches = |word: &str| {
         let word = word.trim_start_matches('@').trim_start_matches("//");
         match word.strip_suffix("...") {
-            Some(above) => is_below(other, above.trim_end_matches('/')),
+            Some(prefix) => is_below(other, prefix.trim_end_matches('/')),
             None => word == other,
         }
     };
-    let refused = group.iter().filter_map(|word| word.strip_prefix('-')).any(matches);
-    let held = group.iter().filter(|word| !word.starts_with('-')).any(|word| matches(word));
-    held && !refused
+    let is_excluded = group.iter().filter_map(|word| word.strip_prefix('-')).any(matches);
+    let is_included = group.iter().filter(|word| !word.starts_with('-')).any(|word| matches(word));
+    is_included && !is_excluded
 }
 
-fn is_below(folder: &str, above: &str) -> bool {
-    above.is_empty()
-        || folder == above
-        || folder.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+fn is_below(folder: &str, parent: &str) -> bool {
+    parent.is_empty()
+        || folder == parent
+        || folder.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -115,9 +117,9 @@ mod tests {
 
     /// A tree with one library of each, where libs/log and the writer have the visibility given.
     fn tree(log: &str, writer: &str) -> Vec<String> {
-        let above = ["services/writer", "clients/c", "services/forebayd/...", "//tools/xtask"];
+        let patterns = ["services/writer", "clients/c", "services/forebayd/...", "//tools/xtask"];
         let graph = graph(&[
-            group("//l:above_log", &above, &["//l:tests"]),
+            group("//l:above_log", &patterns, &["//l:tests"]),
             group("//l:tests", &["libs/core/tests"], &[]),
             group("//l:all", &["//...", "-//libs/core", "-//tools/demo"], &[]),
             rule("rust_library", "//libs/log:forebay_log", &[("visibility", log)]),
@@ -143,8 +145,9 @@ mod tests {
     #[test]
     fn check_names_packages_that_see_too_much() {
         let public = tree("//visibility:public", WRITER);
-        let seen: Vec<_> = public.iter().map(|problem| problem.contains("table refuses")).collect();
-        assert_eq!(seen, [true, true], "{public:?}");
+        let verdicts: Vec<_> =
+            public.iter().map(|problem| problem.contains("table refuses")).collect();
+        assert_eq!(verdicts, [true, true], "{public:?}");
         assert!(public[0].contains("//libs/log:forebay_log") && public[0].contains("//libs/core"));
         assert!(public[1].contains("//tools/demo"), "{public:?}");
         let wide = tree("//l:above_log", &format!("{WRITER},//clients/c:__pkg__"));

@@ -70,18 +70,18 @@ impl Tree<'_> {
     fn of_file(&self, source: &SourceFile) -> Vec<Violation> {
         let mut findings = Vec::new();
         for block in prose::blocks(&source.path, &source.text) {
-            for broken in self.broken(&source.path, &block) {
-                let line = block.line(broken.at);
+            for citation in self.broken_citations(&source.path, &block) {
+                let line = block.line(citation.at);
                 let fix = "fix: cite a path of the tree, or remove the citation";
-                let message = format!("{}:{line}: {}; {fix}", source.path, broken.problem);
+                let message = format!("{}:{line}: {}; {fix}", source.path, citation.problem);
                 let place = source.path.clone();
-                findings.push(Violation { place, text: broken.text, message });
+                findings.push(Violation { place, text: citation.text, message });
             }
         }
         findings
     }
 
-    fn broken(&self, path: &str, block: &Block) -> Vec<BrokenCitation> {
+    fn broken_citations(&self, path: &str, block: &Block) -> Vec<BrokenCitation> {
         let mut found = Vec::new();
         let mut text = block.text.clone();
         if path.ends_with(".md") {
@@ -99,7 +99,7 @@ impl Tree<'_> {
         found
     }
 
-    fn broken_link(&self, path: &str, at: usize, target: &str) -> Option<BrokenCitation> {
+    fn broken_link(&self, path: &str, offset: usize, target: &str) -> Option<BrokenCitation> {
         let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let file = match file.strip_prefix('/') {
@@ -110,35 +110,39 @@ impl Tree<'_> {
         let file = file.filter(|file| self.has(file));
         let Some(file) = file else {
             let problem = format!("the link to {target} leads to no file");
-            return Some(BrokenCitation { at, text: target.to_owned(), problem });
+            return Some(BrokenCitation { at: offset, text: target.to_owned(), problem });
         };
         let anchors = self.anchors.get(file.as_str()).filter(|_| !anchor.is_empty())?;
         let problem = format!("the link to {target} leads to no heading");
-        (!anchors.contains(anchor)).then(|| BrokenCitation { at, text: target.to_owned(), problem })
+        (!anchors.contains(anchor)).then(|| BrokenCitation {
+            at: offset,
+            text: target.to_owned(),
+            problem,
+        })
     }
 
     /// Finds the Markdown files and paths of a text among the runs of characters that a path may
     /// have.
     fn paths(&self, path: &str, text: &str, found: &mut Vec<BrokenCitation>) {
         let bytes = text.as_bytes();
-        let mut at = 0;
-        while at < bytes.len() {
-            let start = at;
-            while at < bytes.len() && is_path_byte(bytes[at]) {
-                at += 1;
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let start = offset;
+            while offset < bytes.len() && is_path_byte(bytes[offset]) {
+                offset += 1;
             }
-            let run = &text[start..at];
+            let run = &text[start..offset];
             if run.len() > 2 && run.contains(['/', '.']) {
                 let before = text[..start].chars().next_back();
-                let after = text[at..].chars().next();
+                let after = text[offset..].chars().next();
                 let quoted = before == Some('`') && matches!(after, Some('`' | ':' | '#'));
                 if !is_part(run, before, after) {
                     let cited = run.trim_end_matches('.');
                     found.extend(self.broken_path(path, start, cited, quoted));
                 }
             }
-            while at < bytes.len() && !is_path_byte(bytes[at]) {
-                at += 1;
+            while offset < bytes.len() && !is_path_byte(bytes[offset]) {
+                offset += 1;
             }
         }
     }
@@ -146,7 +150,7 @@ impl Tree<'_> {
     fn broken_path(
         &self,
         path: &str,
-        at: usize,
+        offset: usize,
         cited: &str,
         quoted: bool,
     ) -> Option<BrokenCitation> {
@@ -160,29 +164,29 @@ impl Tree<'_> {
         }
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
         let below_top = cited.split_once('/').is_some_and(|(top, _)| self.folders.contains(top));
-        let known = EXTENSIONS.contains(&extension);
+        let is_known = EXTENSIONS.contains(&extension);
         let decision = cited.strip_prefix("tools/decisions/").filter(|rest| is_number(rest));
         let exists = if let Some(number) = decision {
             self.decisions.contains(number)
         } else if extension == "md" && !stem.is_empty() {
             self.is_near(path, cited) || self.names.get(cited) == Some(&1)
-        } else if below_top && (quoted || known) {
+        } else if below_top && (quoted || is_known) {
             self.is_near(path, cited)
-        } else if quoted && known && cited.contains('/') && !stem.is_empty() {
+        } else if quoted && is_known && cited.contains('/') && !stem.is_empty() {
             self.is_near(path, cited) || self.has_end(cited)
         } else {
             true
         };
         let problem = format!("{cited} is not in the tree");
-        (!exists).then(|| BrokenCitation { at, text: cited.to_owned(), problem })
+        (!exists).then(|| BrokenCitation { at: offset, text: cited.to_owned(), problem })
     }
 
     fn decisions(&self, text: &str, found: &mut Vec<BrokenCitation>) {
-        for (at, number) in decision_numbers(text) {
+        for (offset, number) in decision_numbers(text) {
             if !self.decisions.contains(number) {
                 let text = format!("ADR {number}");
                 let problem = format!("there is no {text}");
-                found.push(BrokenCitation { at, text, problem });
+                found.push(BrokenCitation { at: offset, text, problem });
             }
         }
     }
@@ -222,13 +226,14 @@ fn is_part(run: &str, before: Option<char>, after: Option<char>) -> bool {
 /// Finds citations of the rules of style, which are not in the tree.
 fn style_rules(text: &str) -> Vec<BrokenCitation> {
     let rules = text.match_indices("style rule ");
-    let numbered = rules
-        .filter(|(at, mark)| text[at + mark.len()..].starts_with(|c: char| c.is_ascii_digit()));
-    let broken = |(at, _)| {
+    let numbered = rules.filter(|(offset, mark)| {
+        text[offset + mark.len()..].starts_with(|c: char| c.is_ascii_digit())
+    });
+    let citation_at = |(offset, _)| {
         let problem = "the rules of style have no numbers in the tree".to_owned();
-        BrokenCitation { at, text: "style rule".to_owned(), problem }
+        BrokenCitation { at: offset, text: "style rule".to_owned(), problem }
     };
-    numbered.map(broken).collect()
+    numbered.map(citation_at).collect()
 }
 
 #[cfg(test)]

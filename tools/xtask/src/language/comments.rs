@@ -86,12 +86,16 @@ fn mark(text: &str) -> &str {
 fn block(text: &str, line: usize) -> Vec<(usize, &str)> {
     let inside = text.trim_start_matches('/').trim_start_matches(['*', '!']);
     let inside = inside.trim_end_matches('/').trim_end_matches('*');
-    let bare = |line: &'_ str| -> usize {
+    let indent_of = |line: &'_ str| -> usize {
         let rest = line.trim_start();
         let rest = rest.strip_prefix('*').unwrap_or(rest);
         line.len() - rest.strip_prefix(' ').unwrap_or(rest).len()
     };
-    inside.lines().enumerate().map(|(place, text)| (line + place, &text[bare(text)..])).collect()
+    inside
+        .lines()
+        .enumerate()
+        .map(|(place, text)| (line + place, &text[indent_of(text)..]))
+        .collect()
 }
 
 /// Reports whether a literal is a docstring: in three quotes, at the start of a line, and not
@@ -101,8 +105,8 @@ fn is_docstring(code: &str, before: &str, text: &str, span: Span) -> bool {
     if !tripled || !matches!(before, "" | "r") || code.is_empty() {
         return false;
     }
-    let above = code[..span.start - before.len()].trim_end();
-    !above.ends_with(['(', '[', '{', ',', '=', '+', '%'])
+    let code_before = code[..span.start - before.len()].trim_end();
+    !code_before.ends_with(['(', '[', '{', ',', '=', '+', '%'])
 }
 
 fn docstring(text: &str, line: usize, indent: usize) -> Vec<(usize, &str)> {

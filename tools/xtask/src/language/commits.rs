@@ -26,12 +26,12 @@ pub fn findings(workspace: &Workspace) -> Result<Vec<Violation>, String> {
     let introduction = ["log", "--diff-filter=A", "--format=%H", "--", INTRODUCTION];
     let introduction = git(workspace, &introduction)?;
     let tag = git(workspace, &["describe", "--tags", "--abbrev=0"]).unwrap_or_default();
-    let known: Vec<&str> = introduction.lines().chain(tag.lines()).collect();
-    if known.is_empty() {
+    let known_lines: Vec<&str> = introduction.lines().chain(tag.lines()).collect();
+    if known_lines.is_empty() {
         return Err("neither a tag nor a commit introduces the rule yet".to_owned());
     }
     let mut arguments = vec!["log", "--no-merges", "--format=%H %s", "HEAD", "--not"];
-    arguments.extend(known);
+    arguments.extend(known_lines);
     let log = git(workspace, &arguments)?;
     let commits = log.lines().filter_map(|line| line.split_once(' '));
     Ok(commits.filter_map(|(hash, subject)| finding(hash, subject)).collect())

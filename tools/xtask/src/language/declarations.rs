@@ -43,8 +43,8 @@ pub struct Outline {
 
 /// Returns the name at an offset, after spaces; empty if there is none.
 #[must_use]
-pub fn name_at(code: &str, at: usize) -> &str {
-    let rest = code[at..].trim_start();
+pub fn name_at(code: &str, offset: usize) -> &str {
+    let rest = code[offset..].trim_start();
     let length = rest.bytes().take_while(|byte| is_word(*byte)).count();
     &rest[..length]
 }

@@ -57,24 +57,24 @@ fn scope(
     crates: &BTreeSet<&str>,
     packages: &BTreeSet<&str>,
 ) -> Option<String> {
-    let mut above = ancestors(path);
+    let mut folders_above = ancestors(path);
     match path.rsplit_once('.')?.1 {
         "rs" => {
-            let folder = above.find(|folder| crates.contains(folder))?;
+            let folder = folders_above.find(|folder| crates.contains(folder))?;
             path[folder.len()..].starts_with("/src/").then(|| folder.to_owned())
         }
         "java" => {
             let test = path.contains("/src/test/") || path.contains("/tests/");
             (!test && !outline.package.is_empty()).then(|| format!("package {}", outline.package))
         }
-        "py" => above.filter(|folder| packages.contains(folder)).last().map(str::to_owned),
+        "py" => folders_above.filter(|folder| packages.contains(folder)).last().map(str::to_owned),
         _ => None,
     }
 }
 
 /// Returns the folders above a file, the nearest first.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    path.rmatch_indices('/').map(|(at, _)| &path[..at])
+    path.rmatch_indices('/').map(|(offset, _)| &path[..offset])
 }
 
 /// Returns the paths, without an extension, of the modules that only builds of tests have.

@@ -43,17 +43,17 @@ pub fn apply(
     findings: Vec<Violation>,
 ) -> Result<Vec<String>, String> {
     let entries = entries(workspace, rule)?;
-    let mut used = Entries::new();
+    let mut used_entries = Entries::new();
     let mut messages = Vec::new();
     for finding in findings {
         let entry = (finding.place, finding.text);
         if entries.contains(&entry) {
-            used.insert(entry);
+            used_entries.insert(entry);
         } else {
             messages.push(finding.message);
         }
     }
-    for (place, text) in entries.difference(&used) {
+    for (place, text) in entries.difference(&used_entries) {
         messages
             .push(format!("{FILE}: [{rule}] {place:?}: {text:?} excepts nothing; fix: remove it"));
     }

@@ -7,30 +7,30 @@ use super::lexer::{Lines, is_word};
 pub fn outline(code: &str, lines: &Lines) -> Outline {
     let mut outline = Outline::default();
     let bytes = code.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        if !is_word(bytes[at]) {
-            at += 1;
+    let mut offset = 0;
+    while offset < bytes.len() {
+        if !is_word(bytes[offset]) {
+            offset += 1;
             continue;
         }
-        let start = at;
-        while at < bytes.len() && is_word(bytes[at]) {
-            at += 1;
+        let start = offset;
+        while offset < bytes.len() && is_word(bytes[offset]) {
+            offset += 1;
         }
-        let spaced = code[at..].starts_with([' ', '\n']);
+        let spaced = code[offset..].starts_with([' ', '\n']);
         if !spaced || code[..start].ends_with('.') {
             continue;
         }
-        let name = name_at(code, at);
-        let is_type = match &code[start..at] {
+        let name = name_at(code, offset);
+        let is_type = match &code[start..offset] {
             "package" if outline.package.is_empty() && outline.declared.is_empty() => {
-                let end = code[at..].find(';').map_or(code.len(), |end| at + end);
-                outline.package = code[at..end].trim().to_owned();
+                let end = code[offset..].find(';').map_or(code.len(), |end| offset + end);
+                outline.package = code[offset..end].trim().to_owned();
                 false
             }
             "class" | "interface" | "enum" => true,
             "record" => {
-                let rest = code[at..].trim_start();
+                let rest = code[offset..].trim_start();
                 rest[name.len()..].trim_start().starts_with(['(', '<'])
             }
             _ => false,

@@ -67,16 +67,16 @@ impl Syntax {
 pub fn spans(source: &str, syntax: Syntax) -> Vec<Span> {
     let bytes = source.as_bytes();
     let mut found = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
+    let mut offset = 0;
+    while offset < bytes.len() {
         // A call for each byte would take most of the time.
-        let may_open = matches!(bytes[at], b'/' | b'"' | b'\'' | b'#' | b'`' | b'r');
-        match may_open.then(|| span(source, at, syntax)).flatten() {
+        let may_open = matches!(bytes[offset], b'/' | b'"' | b'\'' | b'#' | b'`' | b'r');
+        match may_open.then(|| span(source, offset, syntax)).flatten() {
             Some((kind, end)) => {
-                found.push(Span { kind, start: at, end });
-                at = end;
+                found.push(Span { kind, start: offset, end });
+                offset = end;
             }
-            None => at += 1,
+            None => offset += 1,
         }
     }
     found
@@ -87,16 +87,16 @@ pub fn spans(source: &str, syntax: Syntax) -> Vec<Span> {
 #[must_use]
 pub fn code(source: &str, spans: &[Span]) -> String {
     let mut output = String::with_capacity(source.len());
-    let mut at = 0;
+    let mut offset = 0;
     for span in spans {
-        output.push_str(&source[at..span.start]);
+        output.push_str(&source[offset..span.start]);
         for (place, line) in source[span.start..span.end].split('\n').enumerate() {
             output.push_str(if place > 0 { "\n" } else { "" });
             output.push_str(&" ".repeat(line.len()));
         }
-        at = span.end;
+        offset = span.end;
     }
-    output.push_str(&source[at..]);
+    output.push_str(&source[offset..]);
     output
 }
 
@@ -106,64 +106,66 @@ pub fn blank(source: &str, syntax: Syntax) -> String {
     code(source, &spans(source, syntax))
 }
 
-/// Returns kind and end of the comment or literal that starts at `at`.
-fn span(source: &str, at: usize, syntax: Syntax) -> Option<(SpanKind, usize)> {
+/// Returns kind and end of the comment or literal that starts at `offset`.
+fn span(source: &str, offset: usize, syntax: Syntax) -> Option<(SpanKind, usize)> {
     let bytes = source.as_bytes();
-    match bytes[at] {
-        b'#' if syntax.has_hash_comments() => Some((SpanKind::Line, line_end(source, at))),
-        b'/' if !syntax.has_hash_comments() => match bytes.get(at + 1) {
-            Some(b'/') => Some((SpanKind::Line, line_end(source, at))),
-            Some(b'*') => Some((SpanKind::Block, block_end(source, at, syntax == Syntax::Rust))),
+    match bytes[offset] {
+        b'#' if syntax.has_hash_comments() => Some((SpanKind::Line, line_end(source, offset))),
+        b'/' if !syntax.has_hash_comments() => match bytes.get(offset + 1) {
+            Some(b'/') => Some((SpanKind::Line, line_end(source, offset))),
+            Some(b'*') => {
+                Some((SpanKind::Block, block_end(source, offset, syntax == Syntax::Rust)))
+            }
             _ => None,
         },
-        b'"' => Some((SpanKind::Literal, literal_end(source, at, syntax))),
-        b'\'' if syntax != Syntax::Rust || is_character(source, at) => {
-            Some((SpanKind::Literal, literal_end(source, at, syntax)))
+        b'"' => Some((SpanKind::Literal, literal_end(source, offset, syntax))),
+        b'\'' if syntax != Syntax::Rust || is_character(source, offset) => {
+            Some((SpanKind::Literal, literal_end(source, offset, syntax)))
         }
-        b'`' if syntax == Syntax::Go => Some((SpanKind::Literal, after(source, at + 1, "`"))),
+        b'`' if syntax == Syntax::Go => Some((SpanKind::Literal, after(source, offset + 1, "`"))),
         b'r' if syntax == Syntax::Rust => {
-            let hashes = raw_hashes(bytes, at)?;
+            let hashes = raw_hashes(bytes, offset)?;
             let close = format!("\"{}", "#".repeat(hashes));
-            Some((SpanKind::Literal, after(source, at + hashes + 2, &close)))
+            Some((SpanKind::Literal, after(source, offset + hashes + 2, &close)))
         }
         _ => None,
     }
 }
 
-fn line_end(source: &str, at: usize) -> usize {
-    source[at..].find('\n').map_or(source.len(), |length| at + length)
+fn line_end(source: &str, offset: usize) -> usize {
+    source[offset..].find('\n').map_or(source.len(), |length| offset + length)
 }
 
-/// Returns the end of the next `close` at or after `at`, or the end of the source.
-fn after(source: &str, at: usize, close: &str) -> usize {
-    source[at..].find(close).map_or(source.len(), |length| at + length + close.len())
+/// Returns the end of the next `close` at or after `offset`, or the end of the source.
+fn after(source: &str, offset: usize, close: &str) -> usize {
+    source[offset..].find(close).map_or(source.len(), |length| offset + length + close.len())
 }
 
-fn block_end(source: &str, at: usize, nested: bool) -> usize {
-    let (mut at, mut depth) = (at + 2, 1);
+fn block_end(source: &str, offset: usize, nested: bool) -> usize {
+    let (mut offset, mut depth) = (offset + 2, 1);
     while depth > 0 {
-        let close = after(source, at, "*/");
-        let open = source[at..close].find("/*").filter(|_| nested);
+        let close = after(source, offset, "*/");
+        let open = source[offset..close].find("/*").filter(|_| nested);
         match open {
-            Some(length) => (at, depth) = (at + length + 2, depth + 1),
-            None => (at, depth) = (close, depth - 1),
+            Some(length) => (offset, depth) = (offset + length + 2, depth + 1),
+            None => (offset, depth) = (close, depth - 1),
         }
-        if at >= source.len() {
+        if offset >= source.len() {
             return source.len();
         }
     }
-    at
+    offset
 }
 
 /// Returns the end of a literal with one quote or three. A literal with one quote ends with its
 /// line at the latest, except in Rust.
-fn literal_end(source: &str, at: usize, syntax: Syntax) -> usize {
+fn literal_end(source: &str, offset: usize, syntax: Syntax) -> usize {
     let bytes = source.as_bytes();
-    let quote = bytes[at];
+    let quote = bytes[offset];
     let escapes = syntax != Syntax::Toml || quote == b'"';
     let tripled = matches!(syntax, Syntax::Java | Syntax::Python | Syntax::Toml)
-        && bytes[at..].starts_with(&[quote; 3]);
-    let mut end = at + if tripled { 3 } else { 1 };
+        && bytes[offset..].starts_with(&[quote; 3]);
+    let mut end = offset + if tripled { 3 } else { 1 };
     while end < bytes.len() {
         match bytes[end] {
             b'\\' if escapes => end += 1,
@@ -179,19 +181,19 @@ fn literal_end(source: &str, at: usize, syntax: Syntax) -> usize {
 }
 
 /// Reports whether a quote of Rust opens a character; `'a` is a lifetime or a label.
-fn is_character(source: &str, at: usize) -> bool {
-    let mut rest = source[at + 1..].chars();
+fn is_character(source: &str, offset: usize) -> bool {
+    let mut rest = source[offset + 1..].chars();
     rest.next() == Some('\\') || rest.next() == Some('\'')
 }
 
 /// Returns the count of hashes if a raw string starts here: `r"`, `r#"`, `br##"`.
-fn raw_hashes(bytes: &[u8], at: usize) -> Option<usize> {
-    let before = at.checked_sub(1).map(|at| bytes[at]);
+fn raw_hashes(bytes: &[u8], offset: usize) -> Option<usize> {
+    let before = offset.checked_sub(1).map(|offset| bytes[offset]);
     if before.is_some_and(|byte| is_word(byte) && byte != b'b' && byte != b'c') {
         return None;
     }
-    let hashes = bytes[at + 1..].iter().take_while(|byte| **byte == b'#').count();
-    (bytes.get(at + 1 + hashes) == Some(&b'"')).then_some(hashes)
+    let hashes = bytes[offset + 1..].iter().take_while(|byte| **byte == b'#').count();
+    (bytes.get(offset + 1 + hashes) == Some(&b'"')).then_some(hashes)
 }
 
 /// Reports whether a byte can be part of a name. Bytes of other scripts count as parts.
@@ -209,20 +211,21 @@ impl Lines {
     /// Finds the lines of a source.
     #[must_use]
     pub fn of(source: &str) -> Self {
-        let starts = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1));
+        let starts =
+            std::iter::once(0).chain(source.match_indices('\n').map(|(offset, _)| offset + 1));
         Self { starts: starts.collect() }
     }
 
     /// Returns the number, from 1, of the line that holds an offset.
     #[must_use]
-    pub fn number(&self, at: usize) -> usize {
-        self.starts.partition_point(|start| *start <= at)
+    pub fn number(&self, offset: usize) -> usize {
+        self.starts.partition_point(|start| *start <= offset)
     }
 
-    /// Returns the offset of the first byte of the line that holds `at`.
+    /// Returns the offset of the first byte of the line that holds `offset`.
     #[must_use]
-    pub fn start(&self, at: usize) -> usize {
-        self.starts[self.number(at) - 1]
+    pub fn start(&self, offset: usize) -> usize {
+        self.starts[self.number(offset) - 1]
     }
 }
 

@@ -18,22 +18,22 @@ pub struct Link<'a> {
 #[must_use]
 pub fn links(block: &Block) -> Vec<Link<'_>> {
     let mut found = Vec::new();
-    for (at, mark) in block.masked.match_indices("](") {
-        let start = at + mark.len();
+    for (offset, mark) in block.masked.match_indices("](") {
+        let start = offset + mark.len();
         let end = block.text[start..].find(')').map_or(block.text.len(), |end| start + end);
         found.push((start, &block.text[start..end]));
     }
     if block.kind == BlockKind::Row
-        && let Some(at) = block.text.find("]: ").filter(|_| block.text.starts_with('['))
+        && let Some(offset) = block.text.find("]: ").filter(|_| block.text.starts_with('['))
     {
-        found.push((at + 3, &block.text[at + 3..]));
+        found.push((offset + 3, &block.text[offset + 3..]));
     }
-    let bare = |(start, text): (usize, &'_ str)| -> (usize, usize) {
+    let target_of = |(start, text): (usize, &'_ str)| -> (usize, usize) {
         let length = text.find([' ', '>']).unwrap_or(text.len());
-        let skipped = usize::from(text.starts_with('<'));
-        (start + skipped, start + length)
+        let opening = usize::from(text.starts_with('<'));
+        (start + opening, start + length)
     };
-    let all = found.into_iter().map(bare);
+    let all = found.into_iter().map(target_of);
     let all = all.map(|(start, end)| Link { start, target: &block.text[start..end] });
     all.filter(|link| !link.target.contains(':') && !link.target.is_empty()).collect()
 }
@@ -50,7 +50,7 @@ pub fn anchors(source: &str) -> BTreeSet<String> {
         *count += 1;
     }
     for mark in ["id=\"", "name=\""] {
-        let tags = source.match_indices(mark).map(|(at, _)| &source[at + mark.len()..]);
+        let tags = source.match_indices(mark).map(|(offset, _)| &source[offset + mark.len()..]);
         found.extend(tags.filter_map(|rest| rest.split_once('"')).map(|(id, _)| id.to_owned()));
     }
     found
@@ -63,8 +63,8 @@ fn slug(heading: &str) -> String {
         let rest = after.split_once(')').map_or("", |(_, rest)| rest);
         text = format!("{before}{rest}");
     }
-    let kept = text.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    let slug_letters = text.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    slug_letters.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use super::comments::Markup;
 #[must_use]
 pub fn mask(text: &str, markup: Markup) -> String {
     let mut masked = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let rest = &text[at..];
+    let mut offset = 0;
+    while offset < text.len() {
+        let rest = &text[offset..];
         let Some(next) = rest.find(['`', '{', '<']) else { break };
         masked.push_str(&rest[..next]);
         let (length, fill) = token(&rest[next..], markup);
@@ -17,9 +17,9 @@ pub fn mask(text: &str, markup: Markup) -> String {
             Some(fill) => masked.push_str(&fill.repeat(length)),
             None => masked.push_str(&rest[next..next + length]),
         }
-        at += next + length;
+        offset += next + length;
     }
-    masked.push_str(&text[at..]);
+    masked.push_str(&text[offset..]);
     masked
 }
 
@@ -45,14 +45,14 @@ fn token(text: &str, markup: Markup) -> (usize, Option<&'static str>) {
 /// A code span ends with as many backticks as it starts with.
 fn code_span(text: &str) -> (usize, Option<&'static str>) {
     let ticks = text.len() - text.trim_start_matches('`').len();
-    let mut at = ticks;
-    while let Some(next) = text[at..].find('`') {
-        let start = at + next;
+    let mut offset = ticks;
+    while let Some(next) = text[offset..].find('`') {
+        let start = offset + next;
         let run = text[start..].len() - text[start..].trim_start_matches('`').len();
         if run == ticks {
             return (start + run, Some("C"));
         }
-        at = start + run;
+        offset = start + run;
     }
     (ticks, None)
 }

@@ -34,25 +34,25 @@ struct Tally {
 /// # Errors
 /// Returns an error if a share is above its limit and `gate` is set.
 pub fn run(sources: &[SourceFile], gate: bool) -> Result<(), String> {
-    let mut ours = Tally::default();
+    let mut own_tally = Tally::default();
     for source in sources.iter().filter(|source| is_ours(&source.path)) {
-        ours.sentences_by_line(&source.text);
-        source.text.lines().filter_map(declared).for_each(|name| ours.count_type(name));
+        own_tally.sentences_by_line(&source.text);
+        source.text.lines().filter_map(declared).for_each(|name| own_tally.count_type(name));
     }
-    let mut all = Tally::default();
+    let mut total = Tally::default();
     for source in sources {
         for block in blocks(&source.path, &source.text) {
-            sentences(&block).iter().for_each(|sentence| all.count(sentence.first));
+            sentences(&block).iter().for_each(|sentence| total.count(sentence.first));
         }
         let declared = outline(&source.path, &source.text).declared;
         let types = declared.iter().filter(|found| found.kind == DeclarationKind::Type);
-        types.for_each(|found| all.count_type(&found.name));
+        types.for_each(|found| total.count_type(&found.name));
     }
-    println!("names: {}", ours.most_frequent_names());
-    println!("rust: {}", ours.in_words());
-    println!("all: {}", all.in_words());
-    let within = [&ours, &all].iter().all(|counts| counts.is_within());
-    if within || !gate {
+    println!("names: {}", own_tally.most_frequent_names());
+    println!("rust: {}", own_tally.in_words());
+    println!("all: {}", total.in_words());
+    let is_within = [&own_tally, &total].iter().all(|counts| counts.is_within());
+    if is_within || !gate {
         return Ok(());
     }
     Err(format!("above the limits of {SENTENCES_MAX} % and {TYPES_MAX} %"))
@@ -63,8 +63,8 @@ fn is_ours(path: &str) -> bool {
     top && path.contains("/src/") && path.ends_with(".rs")
 }
 
-fn share(part: usize, whole: usize) -> f64 {
-    100.0 * part as f64 / whole.max(1) as f64
+fn share(part: usize, total: usize) -> f64 {
+    100.0 * part as f64 / total.max(1) as f64
 }
 
 impl Tally {
@@ -98,8 +98,8 @@ impl Tally {
         let lists = words();
         self.sentences += 1;
         self.with_what += usize::from(word == "what");
-        let without = lists.starters.contains(&word) || lists.weak_starters.contains(&word);
-        self.without += usize::from(without);
+        let has_no_subject = lists.starters.contains(&word) || lists.weak_starters.contains(&word);
+        self.without += usize::from(has_no_subject);
     }
 
     fn count_type(&mut self, name: &str) {
@@ -129,11 +129,11 @@ impl Tally {
             if fenced {
                 continue;
             }
-            let apart = text.starts_with(['#', '|']);
-            if text.is_empty() || apart || text.starts_with("- ") || text.starts_with("* ") {
+            let is_boundary = text.starts_with(['#', '|']);
+            if text.is_empty() || is_boundary || text.starts_with("- ") || text.starts_with("* ") {
                 self.flush(&mut block);
             }
-            if !text.is_empty() && !apart {
+            if !text.is_empty() && !is_boundary {
                 block.push(text.trim_matches(['-', '*', ' ']));
             }
         }
@@ -144,19 +144,20 @@ impl Tally {
         let text = without_code(&block.join(" "));
         block.clear();
         let mut start = 0;
-        for (at, _) in text.match_indices(' ').chain([(text.len(), "")]) {
-            let ends = at == text.len()
-                || (text[..at].trim_end().ends_with(['.', '!', '?', ':', ';'])
-                    && text[at + 1..].starts_with(|c: char| c.is_ascii_uppercase()));
-            if !ends {
+        for (offset, _) in text.match_indices(' ').chain([(text.len(), "")]) {
+            let is_end = offset == text.len()
+                || (text[..offset].trim_end().ends_with(['.', '!', '?', ':', ';'])
+                    && text[offset + 1..].starts_with(|c: char| c.is_ascii_uppercase()));
+            if !is_end {
                 continue;
             }
-            let parts = text[start..at].split(|c: char| !(c.is_ascii_alphabetic() || c == '\''));
+            let parts =
+                text[start..offset].split(|c: char| !(c.is_ascii_alphabetic() || c == '\''));
             let words: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
             if words.len() >= 3 {
                 self.count(words.first().copied());
             }
-            start = at;
+            start = offset;
         }
     }
 }

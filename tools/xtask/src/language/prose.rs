@@ -32,8 +32,8 @@ pub struct Block {
 impl Block {
     /// Returns the line of the file that holds an offset of the text.
     #[must_use]
-    pub fn line(&self, at: usize) -> usize {
-        let place = self.lines.partition_point(|(start, _)| *start <= at);
+    pub fn line(&self, offset: usize) -> usize {
+        let place = self.lines.partition_point(|(start, _)| *start <= offset);
         self.lines[place.max(1) - 1].1
     }
 }

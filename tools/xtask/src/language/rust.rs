@@ -46,47 +46,47 @@ pub fn outline(code: &str, lines: &Lines) -> Outline {
 impl Scan<'_> {
     fn run(mut self) -> Outline {
         let bytes = self.code.as_bytes();
-        let mut at = 0;
-        while at < bytes.len() {
-            match bytes[at] {
+        let mut offset = 0;
+        while offset < bytes.len() {
+            match bytes[offset] {
                 b'(' | b'[' => self.depth += 1,
                 b')' | b']' => self.depth -= 1,
-                b';' if self.depth <= 0 => self.restart(at + 1),
-                b'{' => self.enter(at),
-                b'}' => self.leave(at),
+                b';' if self.depth <= 0 => self.restart(offset + 1),
+                b'{' => self.enter(offset),
+                b'}' => self.leave(offset),
                 byte if is_word(byte) => {
-                    let start = at;
-                    while at < bytes.len() && is_word(bytes[at]) {
-                        at += 1;
+                    let start = offset;
+                    while offset < bytes.len() && is_word(bytes[offset]) {
+                        offset += 1;
                     }
-                    self.word(start, at);
+                    self.word(start, offset);
                     continue;
                 }
                 _ => {}
             }
-            at += 1;
+            offset += 1;
         }
         self.outline
     }
 
-    fn restart(&mut self, at: usize) {
-        (self.head, self.owner, self.depth) = (at, Owner::Other, 0);
+    fn restart(&mut self, offset: usize) {
+        (self.head, self.owner, self.depth) = (offset, Owner::Other, 0);
     }
 
-    fn enter(&mut self, at: usize) {
-        let test = self.in_test() || self.selected_for_tests(at);
+    fn enter(&mut self, offset: usize) {
+        let test = self.in_test() || self.selected_for_tests(offset);
         self.open.push(OpenBlock { owner: self.owner, start: self.head, test });
-        self.restart(at + 1);
+        self.restart(offset + 1);
     }
 
-    fn leave(&mut self, at: usize) {
+    fn leave(&mut self, offset: usize) {
         if let Some(open) = self.open.pop()
             && open.test
             && !self.in_test()
         {
-            self.outline.tests.push((open.start, at));
+            self.outline.tests.push((open.start, offset));
         }
-        self.restart(at + 1);
+        self.restart(offset + 1);
     }
 
     fn in_test(&self) -> bool {

@@ -37,17 +37,18 @@ pub fn sentences(block: &Block) -> Vec<Sentence<'_>> {
 fn ranges(text: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut start = 0;
-    for (at, _) in text.match_indices(' ') {
-        if !may_begin(text.as_bytes().get(at + 1)) {
+    for (offset, _) in text.match_indices(' ') {
+        if !may_begin(text.as_bytes().get(offset + 1)) {
             continue;
         }
-        let ends = text[start..at].trim_end_matches([')', '"', '\'', '*', '_', ']', ' ']);
-        let begins = text[at + 1..].trim_start_matches(['(', '*', '_', '[']);
-        if ends.ends_with(['.', '!', '?', ':', ';'])
-            && begins.starts_with(|c: char| c.is_ascii_uppercase())
+        let sentence_end =
+            text[start..offset].trim_end_matches([')', '"', '\'', '*', '_', ']', ' ']);
+        let next_sentence = text[offset + 1..].trim_start_matches(['(', '*', '_', '[']);
+        if sentence_end.ends_with(['.', '!', '?', ':', ';'])
+            && next_sentence.starts_with(|c: char| c.is_ascii_uppercase())
         {
-            found.push((start, at));
-            start = at + 1;
+            found.push((start, offset));
+            start = offset + 1;
         }
     }
     found.push((start, text.len()));
@@ -66,12 +67,12 @@ fn first_word(sentence: &str) -> Option<&str> {
     let length = text.bytes().take_while(u8::is_ascii_alphabetic).count();
     let (word, rest) = text.split_at(length);
     let mut after = rest.chars();
-    let whole = match after.next() {
+    let is_whole = match after.next() {
         Some('-' | '.' | '/' | ':') => !after.next().is_some_and(char::is_alphanumeric),
         Some('_' | '(' | '0'..='9') => false,
         _ => true,
     };
-    (length > 0 && whole && !rest.starts_with("::")).then_some(word)
+    (length > 0 && is_whole && !rest.starts_with("::")).then_some(word)
 }
 
 /// Counts runs of letters and apostrophes.

@@ -71,10 +71,11 @@ fn messages(source: &SourceFile) -> Vec<Message<'_>> {
         .collect();
     if !found.is_empty() {
         let tests = outline(&source.path, &source.text).tests;
-        found.retain(|(at, _)| !tests.iter().any(|(start, end)| (start..end).contains(&at)));
+        found
+            .retain(|(offset, _)| !tests.iter().any(|(start, end)| (start..end).contains(&offset)));
     }
     let lines = Lines::of(&source.text);
-    found.into_iter().map(|(at, text)| Message { line: lines.number(at), text }).collect()
+    found.into_iter().map(|(offset, text)| Message { line: lines.number(offset), text }).collect()
 }
 
 /// Reports whether a literal begins with a starter and a word in lower case.

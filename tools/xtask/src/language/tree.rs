@@ -31,7 +31,7 @@ impl<'a> Tree<'a> {
             anchors: BTreeMap::new(),
         };
         for file in files {
-            tree.folders.extend(file.match_indices('/').map(|(at, _)| &file[..at]));
+            tree.folders.extend(file.match_indices('/').map(|(offset, _)| &file[..offset]));
             let name = file.rsplit('/').next().unwrap_or(file);
             *tree.names.entry(name).or_default() += 1;
             let number = name.split_once('-').map(|(number, _)| number);
@@ -61,8 +61,8 @@ impl<'a> Tree<'a> {
     /// Reports whether a path exists from the root, or from a folder above the citing file.
     #[must_use]
     pub fn is_near(&self, path: &str, cited: &str) -> bool {
-        let above = path.rmatch_indices('/').map(|(at, _)| &path[..at]).chain([""]);
-        above.filter_map(|folder| normal(folder, cited)).any(|path| self.has(&path))
+        let folders_above = path.rmatch_indices('/').map(|(offset, _)| &path[..offset]).chain([""]);
+        folders_above.filter_map(|folder| normal(folder, cited)).any(|path| self.has(&path))
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     demo::setup(workspace)?;
     let watch = Stopwatch::start();
     package::run(workspace)?;
-    let built = watch.elapsed();
+    let build_time = watch.elapsed();
     let release = workspace.target()?.join("package/release");
     workspace.build_demo()?;
     let dev = workspace.target()?.join("debug");
@@ -40,8 +40,9 @@ pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
         of_release.push(figures(workspace, &release)?);
     }
     let mut outcome = PartReport::default();
-    outcome.measured.push(format!("make package {} s", built.as_secs()));
-    let verdict = if built <= PACKAGE_MAX { Ok(()) } else { Err(format!("{} s", built.as_secs())) };
+    outcome.measured.push(format!("make package {} s", build_time.as_secs()));
+    let verdict =
+        if build_time <= PACKAGE_MAX { Ok(()) } else { Err(format!("{} s", build_time.as_secs())) };
     outcome.suites.push(Suite::single("nightly/make package", verdict));
     for (name, ratio) in ratios(&of_dev, &of_release) {
         outcome.measured.push(format!("{name} dev/release {ratio:.2}"));
@@ -72,7 +73,8 @@ fn is_held(ratio: f64) -> bool {
 }
 
 fn median(all: &[Figures], name: &str) -> f64 {
-    let mut values: Vec<f64> = all.iter().filter_map(|one| one.get(name).copied()).collect();
+    let mut values: Vec<f64> =
+        all.iter().filter_map(|figures| figures.get(name).copied()).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
@@ -83,15 +85,16 @@ mod tests {
 
     #[test]
     fn ratio_compares_the_medians() {
-        let of = |values: [f64; 3]| values.map(|value| Figures::from([("get".to_owned(), value)]));
-        let ratios = ratios(&of([9.0, 2.0, 3.0]), &of([1.0, 2.0, 90.0]));
+        let figures_of =
+            |values: [f64; 3]| values.map(|value| Figures::from([("get".to_owned(), value)]));
+        let ratios = ratios(&figures_of([9.0, 2.0, 3.0]), &figures_of([1.0, 2.0, 90.0]));
         assert_eq!(ratios, [("get".to_owned(), 1.5)]);
     }
 
     #[test]
     fn missing_figure_fails() {
-        let some = [Figures::from([("get".to_owned(), 1.0)])];
-        assert!(ratios(&some, &[Figures::new()])[0].1.is_nan());
+        let one_round = [Figures::from([("get".to_owned(), 1.0)])];
+        assert!(ratios(&one_round, &[Figures::new()])[0].1.is_nan());
         assert!(!is_held(f64::NAN) && is_held(RATIO_MAX));
     }
 }

@@ -44,12 +44,12 @@ pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     };
     let demo = timed("make", &["demo"])?;
     let demo_run = timed("make", &["demo"])?;
-    let behind = timed("make", &["test"])?;
+    let test_after_demo = timed("make", &["test"])?;
     let warm = timed("make", &["test"])?;
     change_line(&tree)?;
     let xtask = ["run", "--quiet", "--locked", "--package", "xtask", "--", "test-package"];
     let changed = timed("cargo", &[&xtask[..], &[CHANGED_PACKAGE]].concat())?;
-    let cold = behind + demo.saturating_sub(demo_run);
+    let cold = test_after_demo + demo.saturating_sub(demo_run);
     let measures = [
         ("cold make demo", demo, DEMO_COLD_S),
         ("cold make test", cold, TEST_COLD_S),
@@ -60,9 +60,9 @@ pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     outcome.measured.push(format!("warm make demo {} s", demo_run.as_secs()));
     for (name, time, limit_s) in measures {
         outcome.measured.push(format!("{name} {} s", time.as_secs()));
-        let held = time.as_secs() <= limit_s;
+        let is_within = time.as_secs() <= limit_s;
         let verdict =
-            if held { Ok(()) } else { Err(format!("{} s > {limit_s} s", time.as_secs())) };
+            if is_within { Ok(()) } else { Err(format!("{} s > {limit_s} s", time.as_secs())) };
         outcome.suites.push(Suite::single(&format!("nightly/{name}"), verdict));
     }
     Ok(outcome)

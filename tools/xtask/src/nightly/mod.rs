@@ -32,14 +32,14 @@ const PARTS: &[Part] = &[
 /// # Errors
 /// Returns an error if there is no such part, a suite fails, or the record cannot be written.
 pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<(), String> {
-    let chosen: Vec<&Part> =
+    let selected: Vec<&Part> =
         PARTS.iter().filter(|part| only.is_none_or(|only| only == part.name)).collect();
-    if chosen.is_empty() {
+    if selected.is_empty() {
         let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
         return Err(format!("no such part; fix: name one of {}", names.join(", ")));
     }
     let mut all = Counts::default();
-    for part in chosen {
+    for part in selected {
         println!("nightly {}: starts", part.name);
         let watch = Stopwatch::start();
         let outcome = (part.run)(workspace).unwrap_or_else(|problem| {

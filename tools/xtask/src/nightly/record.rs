@@ -36,7 +36,7 @@ pub(super) fn add(
         let text = process::read(command.args(arguments).current_dir(&workspace.root))?;
         Ok::<String, String>(text.trim().to_owned())
     };
-    let about = Environment {
+    let environment = Environment {
         date: read("git", &["log", "-1", "--format=%cs"])?,
         commit: read("git", &["rev-parse", "--short", "HEAD"])?,
         is_changed: !read("git", &["status", "--porcelain", "--untracked-files=no"])?.is_empty(),
@@ -44,7 +44,7 @@ pub(super) fn add(
     };
     let path = workspace.root.join(PAGE);
     let page = fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
-    let row = row(&about, part, time, counts, measured);
+    let row = row(&environment, part, time, counts, measured);
     fs::write(&path, format!("{}\n{row}\n", page.trim_end()))
         .map_err(|error| format!("{PAGE}: {error}"))
 }
@@ -59,13 +59,13 @@ struct Environment {
 }
 
 fn row(
-    about: &Environment,
+    environment: &Environment,
     part: &str,
     time: Duration,
     counts: Counts,
     measured: &[String],
 ) -> String {
-    let Environment { date, commit, is_changed, rustc } = about;
+    let Environment { date, commit, is_changed, rustc } = environment;
     let rustc = rustc.split(' ').nth(1).unwrap_or(rustc);
     let changed = if *is_changed { ", with changes" } else { "" };
     let minutes = time.as_secs_f64() / 60.0;
@@ -81,14 +81,15 @@ mod tests {
 
     #[test]
     fn row_names_commit_versions_time_and_outcome() {
-        let about = Environment {
+        let environment = Environment {
             date: "2026-01-02".into(),
             commit: "12ab".into(),
             is_changed: true,
             rustc: "rustc 1.95.0 (x)".into(),
         };
         let counts = Counts { passed: 7, failed: 1, skipped: 0 };
-        let row = row(&about, "long", Duration::from_secs(90), counts, &["a 1".into(), "b".into()]);
+        let row =
+            row(&environment, "long", Duration::from_secs(90), counts, &["a 1".into(), "b".into()]);
         let expected = "| 2026-01-02 | 12ab, with changes | long | 1.95.0 | 1.5 | \
                         7 passed, 1 failed | a 1; b |";
         assert_eq!(row, expected);

@@ -56,9 +56,9 @@ fn opening(source: &Source<'_>, problems: &mut Vec<String>) {
         _ => &["//"],
     };
     let mut lines = source.text.lines().filter(|line| !line.starts_with("#!")).peekable();
-    let opened = lines.peek().is_some_and(|line| marks.iter().any(|mark| line.starts_with(mark)));
+    let is_open = lines.peek().is_some_and(|line| marks.iter().any(|mark| line.starts_with(mark)));
     let words = lines.take(3).flat_map(str::split_whitespace).count();
-    if !opened || words < WORDS_MIN {
+    if !is_open || words < WORDS_MIN {
         let want = format!("begin with a paragraph ({}) on the purpose of the file", marks[0]);
         problems.push(format!("{}:1: the file has no opening; fix: {want}", source.path));
     }
@@ -101,13 +101,14 @@ fn postponed(source: &Source<'_>, problems: &mut Vec<String>) {
         concat!("t.", "Skip("),
     ];
     for (place, line) in source.text.lines().enumerate() {
-        let at = format!("{}:{}", source.path, place + 1);
+        let line_place = format!("{}:{}", source.path, place + 1);
         if let Some(word) = WORDS.iter().find(|word| has_word(line, word)) {
-            problems
-                .push(format!("{at}: {word}; fix: do it, or open an issue and cite its number"));
+            problems.push(format!(
+                "{line_place}: {word}; fix: do it, or open an issue and cite its number"
+            ));
         }
         if let Some(skip) = SKIPS.iter().find(|skip| line.contains(*skip)) {
-            problems.push(format!("{at}: skipped test ({skip}); fix: repair or remove it"));
+            problems.push(format!("{line_place}: skipped test ({skip}); fix: repair or remove it"));
         }
     }
 }
@@ -148,14 +149,15 @@ fn machine(source: &Source<'_>, problems: &mut Vec<String>) {
         concat!("deb.", "debian.org"),
     ];
     for (place, line) in source.text.lines().enumerate() {
-        let at = format!("{}:{}", source.path, place + 1);
+        let line_place = format!("{}:{}", source.path, place + 1);
         for path in PATHS.iter().filter(|path| has_absolute(line, path)) {
-            problems
-                .push(format!("{at}: machine path {path}; fix: use a path relative to the root"));
+            problems.push(format!(
+                "{line_place}: machine path {path}; fix: use a path relative to the root"
+            ));
         }
         for host in HOSTS.iter().filter(|host| line.contains(*host)) {
             problems.push(format!(
-                "{at}: registry host {host}; fix: leave it to the client's settings"
+                "{line_place}: registry host {host}; fix: leave it to the client's settings"
             ));
         }
     }

@@ -35,22 +35,22 @@ fn in_braces(code: &str, name: fn(&str) -> Option<(usize, String)>) -> Vec<Funct
     let mut head_start = 0;
     // A `;` inside brackets, as in `[u8; 4]`, does not end a head.
     let mut depth = 0_i32;
-    for (at, character) in code.char_indices() {
+    for (offset, character) in code.char_indices() {
         match character {
             '(' | '[' => depth += 1,
             ')' | ']' => depth -= 1,
-            ';' if depth <= 0 => head_start = at + 1,
+            ';' if depth <= 0 => head_start = offset + 1,
             '{' => {
-                let head = name(&code[head_start..at]);
+                let head = name(&code[head_start..offset]);
                 open.push(head.map(|(place, name)| (name, line_of(code, head_start + place))));
-                (head_start, depth) = (at + 1, 0);
+                (head_start, depth) = (offset + 1, 0);
             }
             '}' => {
                 if let Some(Some((name, line))) = open.pop() {
-                    let lines = line_of(code, at) + 1 - line;
+                    let lines = line_of(code, offset) + 1 - line;
                     found.push(Function { name, line, lines });
                 }
-                (head_start, depth) = (at + 1, 0);
+                (head_start, depth) = (offset + 1, 0);
             }
             _ => {}
         }
@@ -58,19 +58,19 @@ fn in_braces(code: &str, name: fn(&str) -> Option<(usize, String)>) -> Vec<Funct
     found
 }
 
-fn line_of(code: &str, at: usize) -> usize {
-    code[..at].matches('\n').count() + 1
+fn line_of(code: &str, offset: usize) -> usize {
+    code[..offset].matches('\n').count() + 1
 }
 
 /// Returns the name after the last `fn` of the head; a pointer type `fn(` has no name.
 fn rust_name(head: &str) -> Option<(usize, String)> {
     let mut found = None;
-    for (at, _) in head.match_indices("fn ") {
-        let starts = !head[..at].chars().next_back().is_some_and(is_word);
+    for (offset, _) in head.match_indices("fn ") {
+        let starts = !head[..offset].chars().next_back().is_some_and(is_word);
         let name: String =
-            head[at + 3..].trim_start().chars().take_while(|c| is_word(*c)).collect();
+            head[offset + 3..].trim_start().chars().take_while(|c| is_word(*c)).collect();
         if starts && !name.is_empty() {
-            found = Some((at, name));
+            found = Some((offset, name));
         }
     }
     found
@@ -88,12 +88,12 @@ fn java_name(head: &str) -> Option<(usize, String)> {
         return None;
     }
     let mut depth = 0;
-    let open = end[..=close].char_indices().rev().find_map(|(at, character)| {
+    let open = end[..=close].char_indices().rev().find_map(|(offset, character)| {
         depth += i32::from(character == ')') - i32::from(character == '(');
-        (depth == 0).then_some(at)
+        (depth == 0).then_some(offset)
     })?;
     let before = end[..open].trim_end();
-    let start = before.rfind(|c| !is_word(c)).map_or(0, |at| at + 1);
+    let start = before.rfind(|c| !is_word(c)).map_or(0, |offset| offset + 1);
     let name = &before[start..];
     let previous = before[..start].split_whitespace().next_back().unwrap_or("");
     let is_method =

@@ -36,9 +36,9 @@ fn problem(file: &str, manifest: &Table, house: &Value) -> Option<String> {
             "{file}: the crate does not inherit lints; fix: [lints] workspace = true"
         ));
     }
-    let own = lints.cloned().unwrap_or_else(|| Value::Table(Table::new()));
-    let same = without_unsafe(&own) == without_unsafe(house);
-    (!same).then(|| {
+    let own_lints = lints.cloned().unwrap_or_else(|| Value::Table(Table::new()));
+    let is_same = without_unsafe(&own_lints) == without_unsafe(house);
+    (!is_same).then(|| {
         format!("{file}: lints differ from the workspace's by more than {UNSAFE_LINT}; fix: copy")
     })
 }

@@ -7,9 +7,9 @@ pub fn is_word(character: char) -> bool {
 
 /// Reports whether a line has the word by itself, not as a part of a longer name.
 pub fn has_word(line: &str, word: &str) -> bool {
-    line.match_indices(word).any(|(at, _)| {
-        let before = line[..at].chars().next_back();
-        let after = line[at + word.len()..].chars().next();
+    line.match_indices(word).any(|(offset, _)| {
+        let before = line[..offset].chars().next_back();
+        let after = line[offset + word.len()..].chars().next();
         !before.is_some_and(is_word) && !after.is_some_and(is_word)
     })
 }
@@ -17,8 +17,8 @@ pub fn has_word(line: &str, word: &str) -> bool {
 /// Reports whether a line has a path that begins with this one, not a relative path or an address
 /// that contains it.
 pub fn has_absolute(line: &str, path: &str) -> bool {
-    line.match_indices(path).any(|(at, _)| {
-        let before = line[..at].chars().next_back();
+    line.match_indices(path).any(|(offset, _)| {
+        let before = line[..offset].chars().next_back();
         !before.is_some_and(|c| is_word(c) || matches!(c, '.' | '-' | '}' | ')' | '~' | '*' | '/'))
     })
 }

@@ -109,8 +109,8 @@ impl Copy {
                 continue;
             }
             write(&to, &content)?;
-            let about = fs::metadata(&from).map_err(|error| format!("{file}: {error}"))?;
-            fs::set_permissions(&to, about.permissions())
+            let metadata = fs::metadata(&from).map_err(|error| format!("{file}: {error}"))?;
+            fs::set_permissions(&to, metadata.permissions())
                 .map_err(|error| format!("{file}: {error}"))?;
         }
         self.drop_others(&self.tree.root, &files)
@@ -217,10 +217,10 @@ mod tests {
     fn fault_that_cannot_be_planted_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let copy = copy(folder.path());
-        let refused = |edit: &Edit| copy.edit(edit).unwrap_err();
-        assert!(refused(&edit("a/BUILD.bazel", "four", "five")).contains("0 times"));
-        assert!(refused(&edit("a/BUILD.bazel", "two", "five")).contains("2 times"));
-        assert!(refused(&edit("b/BUILD.bazel", "two", "five")).contains("b/BUILD.bazel"));
-        assert!(refused(&edit("a/BUILD.bazel", "", "five")).contains("exists"));
+        let edit_error = |edit: &Edit| copy.edit(edit).unwrap_err();
+        assert!(edit_error(&edit("a/BUILD.bazel", "four", "five")).contains("0 times"));
+        assert!(edit_error(&edit("a/BUILD.bazel", "two", "five")).contains("2 times"));
+        assert!(edit_error(&edit("b/BUILD.bazel", "two", "five")).contains("b/BUILD.bazel"));
+        assert!(edit_error(&edit("a/BUILD.bazel", "", "five")).contains("exists"));
     }
 }

@@ -121,10 +121,10 @@ impl Witness {
 }
 
 impl fmt::Display for Witness {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Check(rule) => write!(out, "check {rule}"),
-            Self::Bazel { verb, labels } => write!(out, "bazel {verb} {}", labels.join(" ")),
+            Self::Check(rule) => write!(formatter, "check {rule}"),
+            Self::Bazel { verb, labels } => write!(formatter, "bazel {verb} {}", labels.join(" ")),
         }
     }
 }
@@ -137,13 +137,13 @@ pub fn read(workspace: &Workspace, only: Option<&str>) -> Result<Vec<Fault>, Str
     let text = fs::read_to_string(workspace.root.join(LIST))
         .map_err(|error| format!("read {LIST}: {error}"))?;
     let faults = parse(&text)?;
-    let chosen: Vec<Fault> =
+    let selected: Vec<Fault> =
         faults.iter().filter(|fault| only.is_none_or(|only| only == fault.name)).cloned().collect();
-    if chosen.is_empty() {
+    if selected.is_empty() {
         let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).collect();
         return Err(format!("no such fault; fix: name one of {}", names.join(", ")));
     }
-    Ok(chosen)
+    Ok(selected)
 }
 
 fn parse(text: &str) -> Result<Vec<Fault>, String> {
@@ -163,9 +163,10 @@ fn parse(text: &str) -> Result<Vec<Fault>, String> {
 
 fn fault(entry: &Value) -> Result<Fault, String> {
     let name = text(entry, "name")?;
-    let what = |field: &str| format!("{LIST}: fault {name}: {field}");
+    let problem = |field: &str| format!("{LIST}: fault {name}: {field}");
     let witness = |words: &str| {
-        Witness::read(words).ok_or_else(|| what(&format!("'{words}' is no command of a witness")))
+        Witness::read(words)
+            .ok_or_else(|| problem(&format!("'{words}' is no command of a witness")))
     };
     let list = |field: &str| -> Vec<String> {
         let values = entry.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -181,9 +182,9 @@ fn fault(entry: &Value) -> Result<Fault, String> {
         name: name.clone(),
     };
     if fault.names.is_empty() || fault.names.iter().any(String::is_empty) {
-        return Err(what("the entry has no words that the witness must print"));
+        return Err(problem("the entry has no words that the witness must print"));
     }
-    if fault.edits.is_empty() { Err(what("the entry has no edit")) } else { Ok(fault) }
+    if fault.edits.is_empty() { Err(problem("the entry has no edit")) } else { Ok(fault) }
 }
 
 fn edits(entry: &Value) -> Result<Vec<Edit>, String> {
@@ -233,8 +234,8 @@ mod tests {
         ] {
             assert!(parse(&ONE.replace(from, to)).is_err(), "{from} -> {to}");
         }
-        let (without, _) = ONE.split_once("[[fault.edit]]").unwrap();
-        assert!(parse(without).unwrap_err().contains("has no edit"));
+        let (without_edit, _) = ONE.split_once("[[fault.edit]]").unwrap();
+        assert!(parse(without_edit).unwrap_err().contains("has no edit"));
     }
 
     #[test]
@@ -249,8 +250,8 @@ mod tests {
     fn witnesses_of_one_verb_are_merged() {
         let read = |words| Witness::read(words).unwrap();
         let all = [read("test //a"), read("build //b"), read("test //c //d"), read("check tidy")];
-        let together = Witness::together(all.to_vec());
-        let words: Vec<String> = together.iter().map(ToString::to_string).collect();
+        let merged = Witness::together(all.to_vec());
+        let words: Vec<String> = merged.iter().map(ToString::to_string).collect();
         assert_eq!(words, ["bazel test //a //c //d", "bazel build //b"]);
     }
 }
