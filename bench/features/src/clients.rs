@@ -29,8 +29,8 @@ impl BlockingClient {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let store = runtime.block_on(connect(address))?;
         let runtime = Arc::new(runtime);
-        let one = |_| Self { runtime: Arc::clone(&runtime), store: store.clone() };
-        Ok((0..count).map(one).collect())
+        let make_client = |_| Self { runtime: Arc::clone(&runtime), store: store.clone() };
+        Ok((0..count).map(make_client).collect())
     }
 
     /// Inserts one order.
@@ -54,8 +54,8 @@ impl BlockingClient {
     /// # Errors
     /// Fails if the order is not among the selected events.
     pub fn select(&self, order: Order) -> Result<(), Failure> {
-        let behind = Timestamp::from_micros(order.at.as_micros() + 1);
-        let select = self.store.select().key(order.user()).start(order.at).end(behind);
+        let after_event = Timestamp::from_micros(order.at.as_micros() + 1);
+        let select = self.store.select().key(order.user()).start(order.at).end(after_event);
         let selected = self.runtime.block_on(select.send())?;
         let is_it = |value: Option<&Value>| value == Some(&Value::Int64(order.number as i64));
         if selected.events.iter().any(|event| is_it(event.value("n"))) {
@@ -118,15 +118,15 @@ pub fn on_each<T: Send>(
         let run = &run;
         let start = |(place, client)| scope.spawn(move || run(place, client));
         let threads: Vec<_> = clients.iter().enumerate().map(start).collect();
-        let ended = threads.into_iter().map(|thread| thread.join());
-        ended.map(|ended| ended.map_err(|_| "a client panicked".to_owned())?).collect()
+        let results = threads.into_iter().map(|thread| thread.join());
+        results.map(|result| result.map_err(|_| "a client panicked".to_owned())?).collect()
     })
 }
 
 /// Waits until a time of the clock.
 pub fn wait_until(moment: u64) {
-    let left = moment.saturating_sub(nanos());
-    if left > 0 {
-        thread::sleep(Duration::from_nanos(left));
+    let remaining = moment.saturating_sub(nanos());
+    if remaining > 0 {
+        thread::sleep(Duration::from_nanos(remaining));
     }
 }

@@ -106,16 +106,17 @@ const LETTERS_CHARS: usize = 4 << 20;
 /// Returns the specification of the stream.
 #[must_use]
 pub fn spec() -> StoreSpec {
-    let column =
-        |spec: StoreSpec, (name, of): (&str, ScalarType)| spec.field(name, FieldType::Scalar(of));
-    let own = [
+    let column = |spec: StoreSpec, (name, scalar_type): (&str, ScalarType)| {
+        spec.field(name, FieldType::Scalar(scalar_type))
+    };
+    let own_fields = [
         ("n", ScalarType::Int64),
         ("at", ScalarType::Timestamp),
         ("town", ScalarType::String),
         ("product", ScalarType::String),
         ("section", ScalarType::String),
     ];
-    let columns = own
+    let columns = own_fields
         .into_iter()
         .chain(DECIMALS.map(|name| (name, ScalarType::Float64)))
         .chain(COUNTS.map(|name| (name, ScalarType::Int64)))

@@ -58,11 +58,11 @@ impl Figures {
         allowed: (f64, f64),
     ) -> Result<(), String> {
         let mut calls = 0;
-        for (what, windows, allowed) in
+        for (call_kind, windows, allowed) in
             [("inserts", &load.inserts, allowed.0), ("selects", &load.selects, allowed.1)]
         {
             let all = windows.all()?;
-            let name = format!("{name}, {what}");
+            let name = format!("{name}, {call_kind}");
             self.add_latency(&name, &all)?;
             let p99 = all.at(0.99, Unit::Milliseconds);
             self.add(&format!("{name}, p99 / what it may be"), Unit::Count, p99 / allowed);

@@ -76,8 +76,8 @@ fn run_on(plan: &KafkaPlan, runtime: &Runtime, count: usize) -> Result<Vec<Row>,
     let bootstrap = brokers.bootstrap();
     let log = if count == 1 { "one broker" } else { "three brokers" };
     let writer = Server::start_writer(&bootstrap, count == 1)?;
-    let made = runtime.block_on(make_stream(writer.address()));
-    made.map_err(|failure| format!("kafka: {failure}"))?;
+    let stream_result = runtime.block_on(make_stream(writer.address()));
+    stream_result.map_err(|failure| format!("kafka: {failure}"))?;
     let next = AtomicU64::new(0);
     let shapes = [
         Shape { clients: plan.clients, orders: 1 },
@@ -94,11 +94,11 @@ fn run_on(plan: &KafkaPlan, runtime: &Runtime, count: usize) -> Result<Vec<Row>,
     }
     let mut contenders = Vec::new();
     for (shape, store, raw) in &sides {
-        let (ours, peer) = names(log, *shape);
+        let (own_name, peer) = names(log, *shape);
         let next = &next;
-        contenders.push(Contender::several(&ours.clone(), move || {
+        contenders.push(Contender::several(&own_name.clone(), move || {
             let (rate, latency) = runtime.block_on(calls(store, *shape, next, plan.turn))?;
-            values(&ours, rate * shape.orders as f64, &latency)
+            values(&own_name, rate * shape.orders as f64, &latency)
         }));
         contenders.push(Contender::several(&peer.clone(), move || {
             let called = raw.calls(shape.clients, shape.records(), plan.turn);
@@ -109,11 +109,11 @@ fn run_on(plan: &KafkaPlan, runtime: &Runtime, count: usize) -> Result<Vec<Row>,
     let rounds = interleave(plan.rounds, &mut contenders)?;
     let mut rows = Vec::new();
     for shape in shapes {
-        let (ours, peer) = names(log, shape);
-        let rates = (rate_measure(&ours), rate_measure(&peer));
+        let (own_name, peer) = names(log, shape);
+        let rates = (rate_measure(&own_name), rate_measure(&peer));
         rows.push(Row::against(&rates.0, Unit::PerSecond, &rounds, &rates.0, &rates.1)?);
         rows.push(Row::alone(&rates.1, Unit::PerSecond, &rounds, &rates.1)?);
-        rows.extend(latency::rows(&ours, Some(&peer), UNIT, &rounds)?);
+        rows.extend(latency::rows(&own_name, Some(&peer), UNIT, &rounds)?);
     }
     Ok(rows)
 }

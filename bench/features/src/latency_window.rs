@@ -21,12 +21,12 @@ impl LatencyWindows {
     ///
     /// # Errors
     /// No error in practice.
-    pub fn record(&mut self, due_after: u64, took: u64) -> Result<(), String> {
+    pub fn record(&mut self, due_after: u64, duration: u64) -> Result<(), String> {
         let place = (due_after / self.window) as usize;
         while self.windows.len() <= place {
             self.windows.push(Latency::new()?);
         }
-        self.windows[place].record(took);
+        self.windows[place].record(duration);
         Ok(())
     }
 
@@ -44,10 +44,11 @@ impl LatencyWindows {
     /// calls at the end.
     #[must_use]
     pub fn worst(&self, quantile: f64) -> Option<&Latency> {
-        let most = self.windows.iter().map(Latency::count).max()?;
-        let full = self.windows.iter().filter(|window| window.count() > most / 2);
-        let at = |latency: &&Latency| latency.at(quantile, forebay_bench_report::Unit::Nanoseconds);
-        full.max_by(|one, other| at(one).total_cmp(&at(other)))
+        let count_max = self.windows.iter().map(Latency::count).max()?;
+        let full = self.windows.iter().filter(|window| window.count() > count_max / 2);
+        let latency_at =
+            |latency: &&Latency| latency.at(quantile, forebay_bench_report::Unit::Nanoseconds);
+        full.max_by(|first, second| latency_at(first).total_cmp(&latency_at(second)))
     }
 }
 

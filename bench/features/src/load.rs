@@ -75,11 +75,11 @@ impl Load<'_> {
     /// # Errors
     /// Fails if a call fails.
     pub fn run(&self) -> Result<LoadResults, String> {
-        let (node, own) = (self.node.usage()?, ProcessUsage::by(std::process::id())?);
+        let (node, own_usage) = (self.node.usage()?, ProcessUsage::by(std::process::id())?);
         // Set by the first client that has a probe, or fails.
         let may_end = AtomicBool::new(false);
         let began = nanos();
-        let done =
+        let client_results =
             on_each(self.clients, |place, client| self.calls(place, client, began, &may_end))?;
         let seconds = (nanos() - began) as f64 / 1e9;
         let (node_after, own_after) = (self.node.usage()?, ProcessUsage::by(std::process::id())?);
@@ -93,13 +93,17 @@ impl Load<'_> {
                 disk_bytes: node_after.disk_bytes - node.disk_bytes,
                 ..node_after
             },
-            clients_cpu: own_after.cpu_seconds - own.cpu_seconds,
+            clients_cpu: own_after.cpu_seconds - own_usage.cpu_seconds,
             probes: Vec::new(),
         };
-        for client in done {
+        for client in client_results {
             let OfClient { inserts, selects, probes, left_out } = client;
-            inserts.iter().try_for_each(|(due, took)| measured.inserts.record(*due, *took))?;
-            selects.iter().try_for_each(|(due, took)| measured.selects.record(*due, *took))?;
+            inserts
+                .iter()
+                .try_for_each(|(due, duration)| measured.inserts.record(*due, *duration))?;
+            selects
+                .iter()
+                .try_for_each(|(due, duration)| measured.selects.record(*due, *duration))?;
             measured.probes.extend(probes);
             measured.left_out += left_out;
         }
@@ -115,7 +119,7 @@ impl Load<'_> {
         may_end: &AtomicBool,
     ) -> Result<OfClient, String> {
         let (turn, clients) = (self.turn.as_nanos() as u64, self.clients.len() as u64);
-        let mut done =
+        let mut client_result =
             OfClient { inserts: Vec::new(), selects: Vec::new(), probes: Vec::new(), left_out: 0 };
         let mut call = place as u64;
         // On a slow machine, few calls fit into a short load, and perhaps no probe.
@@ -123,17 +127,17 @@ impl Load<'_> {
         loop {
             let due_after = call * 1_000_000_000 / self.rate;
             if due_after >= turn && may_end_at(call) {
-                return Ok(done);
+                return Ok(client_result);
             }
             wait_until(began + due_after);
             // An excessive load cannot complete: calls that are late at its end are not started.
             if nanos() - began >= turn && may_end_at(call) {
                 let last = self.rate * turn / 1_000_000_000;
-                done.left_out = last.saturating_sub(call).div_ceil(clients);
-                return Ok(done);
+                client_result.left_out = last.saturating_sub(call).div_ceil(clients);
+                return Ok(client_result);
             }
-            let called = self.call(client, call, began + due_after, &mut done, began);
-            if called.is_err() || !done.probes.is_empty() {
+            let called = self.call(client, call, began + due_after, &mut client_result, began);
+            if called.is_err() || !client_result.probes.is_empty() {
                 may_end.store(true, Ordering::Relaxed);
             }
             called?;
@@ -146,22 +150,22 @@ impl Load<'_> {
         client: &BlockingClient,
         call: u64,
         due: u64,
-        done: &mut OfClient,
+        client_result: &mut OfClient,
         began: u64,
     ) -> Result<(), String> {
         if call.is_multiple_of(SELECT_ONE_IN) {
             let order = self.older.one()?;
             client.select(order).map_err(|failure| format!("select: {failure}"))?;
-            done.selects.push((due - began, nanos() - due));
+            client_result.selects.push((due - began, nanos() - due));
             return Ok(());
         }
         let order = Order::now(self.next.fetch_add(1, Ordering::Relaxed));
         client.insert(order).map_err(|failure| format!("insert: {failure}"))?;
         let acknowledged = nanos();
-        done.inserts.push((due - began, acknowledged - due));
+        client_result.inserts.push((due - began, acknowledged - due));
         let (key, value) = (order.town(), order.number);
         if key < WATCHED && call % PROBE_ONE_IN == 1 {
-            done.probes.push(Probe { key, value, due, acknowledged });
+            client_result.probes.push(Probe { key, value, due, acknowledged });
         }
         Ok(())
     }

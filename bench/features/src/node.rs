@@ -119,8 +119,8 @@ impl Node {
                 }
                 Ok::<_, Failure>(())
             };
-            let waited = tokio::time::timeout(PATIENCE, wait).await;
-            waited.map_err(|_| format!("{view} has not folded {events} events"))??;
+            let outcome = tokio::time::timeout(PATIENCE, wait).await;
+            outcome.map_err(|_| format!("{view} has not folded {events} events"))??;
         }
         Ok((nanos() - began) as f64 / 1e9)
     }
@@ -140,8 +140,8 @@ impl Node {
                 }
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, wait).await;
-        waited.map_err(|_| "the node did not become idle")?
+        let outcome = tokio::time::timeout(PATIENCE, wait).await;
+        outcome.map_err(|_| "the node did not become idle")?
     }
 
     async fn folded(&self, view: &str) -> Result<u64, Failure> {
@@ -155,13 +155,13 @@ impl Node {
             }
             Err(status) => return Err(status.into()),
         };
-        let lost = stats.late_dropped
+        let lost_events = stats.late_dropped
             + stats.future_dropped
             + stats.invalid_dropped
             + stats.ungrouped_dropped
             + stats.oversized_dropped;
-        if lost > 0 {
-            return Err(format!("{view} lacks {lost} of its events: {stats:?}").into());
+        if lost_events > 0 {
+            return Err(format!("{view} lacks {lost_events} of its events: {stats:?}").into());
         }
         Ok(stats.folded_events)
     }

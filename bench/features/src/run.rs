@@ -83,10 +83,10 @@ fn embedded(plan: &FeaturesPlan, runtime: &Runtime, figures: &mut Figures) -> Re
     let allowed = disk(plan, figures)?;
     let node = runtime.block_on(Node::start())?;
     let next = AtomicU64::new(0);
-    let older = fill(plan, runtime, &node, &next, figures)?;
+    let older_events = fill(plan, runtime, &node, &next, figures)?;
     runtime.block_on(node.await_rest(plan.rest))?;
-    selects_alone(plan, &node, &older, figures)?;
-    let watched = WatchTarget {
+    selects_alone(plan, &node, &older_events, figures)?;
+    let watch_target = WatchTarget {
         store: data::MATERIALIZED,
         field: data::NEWEST,
         keys: data::WATCHED,
@@ -96,22 +96,22 @@ fn embedded(plan: &FeaturesPlan, runtime: &Runtime, figures: &mut Figures) -> Re
     for (rate, turn) in &plan.rates {
         let mut watcher = {
             let _entered = runtime.enter();
-            Watcher::start(&plan.watcher, node.address(), watched)?
+            Watcher::start(&plan.watcher, node.address(), watch_target)?
         };
         let load = Load {
             clients: &clients,
             node: &node,
-            older: &older,
+            older: &older_events,
             next: &next,
             rate: *rate,
             turn: *turn,
             window: plan.window,
         };
         let measured = load.run()?;
-        let behind = runtime.block_on(node.await_folded(next.load(Ordering::Relaxed)))?;
+        let fold_lag = runtime.block_on(node.await_folded(next.load(Ordering::Relaxed)))?;
         let name = name(*rate);
         figures.add_load(&name, &measured, allowed)?;
-        figures.add(&format!("{name}, folded behind its end"), Unit::Seconds, behind);
+        figures.add(&format!("{name}, folded behind its end"), Unit::Seconds, fold_lag);
         let visible = runtime.block_on(visible(&mut watcher, &measured))?;
         figures.add_latency(&format!("{name}, acknowledged to visible"), &visible)?;
     }
@@ -140,13 +140,13 @@ impl UsageSample {
         figures: &mut Figures,
     ) -> Result<f64, String> {
         let now = Self::now(node)?;
-        let each = |before: &ProcessUsage, after: &ProcessUsage| {
+        let micros_per_call = |before: &ProcessUsage, after: &ProcessUsage| {
             (after.cpu_seconds - before.cpu_seconds) * 1e6 / calls as f64
         };
-        let of_node = each(&self.node, &now.node);
+        let of_node = micros_per_call(&self.node, &now.node);
         figures.add(&format!("{name} on the node's processors"), Unit::Microseconds, of_node);
-        let own = each(&self.own, &now.own);
-        figures.add(&format!("{name} on the clients' processors"), Unit::Microseconds, own);
+        let own_micros = micros_per_call(&self.own, &now.own);
+        figures.add(&format!("{name} on the clients' processors"), Unit::Microseconds, own_micros);
         Ok(now.node.disk_bytes - self.node.disk_bytes)
     }
 }
@@ -181,30 +181,30 @@ fn fill(
 ) -> Result<Older, Failure> {
     let clients = BlockingClient::several(node.address(), plan.batch_clients)?;
     let began = nanos();
-    let mut at: Vec<Timestamp> = Vec::with_capacity(plan.rows as usize);
-    while (at.len() as u64) < plan.rows {
+    let mut times: Vec<Timestamp> = Vec::with_capacity(plan.rows as usize);
+    while (times.len() as u64) < plan.rows {
         let orders: Vec<_> = clients.iter().map(|_| Order::next(next, plan.batch)).collect();
-        at.extend(orders.iter().flatten().map(|order| order.at));
+        times.extend(orders.iter().flatten().map(|order| order.at));
         on_each(&clients, |place, client| {
             client.insert_all(&orders[place]).map_err(|failure| format!("fill: {failure}"))
         })?;
     }
-    runtime.block_on(node.await_folded(at.len() as u64))?;
+    runtime.block_on(node.await_folded(times.len() as u64))?;
     let seconds = (nanos() - began) as f64 / 1e9;
-    figures.add("filled and folded, rows", Unit::PerSecond, at.len() as f64 / seconds);
-    Ok(Older::new(at))
+    figures.add("filled and folded, rows", Unit::PerSecond, times.len() as f64 / seconds);
+    Ok(Older::new(times))
 }
 
 /// Selects on an otherwise idle node, so that all reads from the device are those of selects.
 fn selects_alone(
     plan: &FeaturesPlan,
     node: &Node,
-    older: &Older,
+    older_events: &Older,
     figures: &mut Figures,
 ) -> Result<(), Failure> {
     let clients = BlockingClient::several(node.address(), 1)?;
     let before = UsageSample::now(node)?;
-    let select = |client: &BlockingClient| client.select(older.one()?);
+    let select = |client: &BlockingClient| client.select(older_events.one()?);
     let (rate, latency) = closed_loop(&clients, plan.turn, select)?;
     let read = before.add_since(node, ("selects alone, select", latency.count()), figures)?;
     figures.add("selects alone, 1 client", Unit::PerSecond, rate);
@@ -219,9 +219,9 @@ fn selects_alone(
 async fn visible(watcher: &mut Watcher, load: &LoadResults) -> Result<Latency, Failure> {
     let sightings = watcher.sightings(&load.probes).await?;
     let mut visible = Latency::new()?;
-    for (probe, seen) in load.probes.iter().zip(seen(&load.probes, &sightings)?) {
+    for (probe, visible_at) in load.probes.iter().zip(seen(&load.probes, &sightings)?) {
         // A reader may see an insert before its client receives the acknowledgement.
-        visible.record(seen.saturating_sub(probe.acknowledged));
+        visible.record(visible_at.saturating_sub(probe.acknowledged));
     }
     Ok(visible)
 }

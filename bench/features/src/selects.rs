@@ -19,8 +19,8 @@ pub struct Older {
 impl Older {
     /// Creates the rows from their event times, number by number.
     #[must_use]
-    pub fn new(at: Vec<Timestamp>) -> Self {
-        Self { at, given: AtomicU64::new(0) }
+    pub fn new(times: Vec<Timestamp>) -> Self {
+        Self { at: times, given: AtomicU64::new(0) }
     }
 
     /// Returns the number of rows.
@@ -34,11 +34,11 @@ impl Older {
     /// # Errors
     /// Fails if no row is left.
     pub fn one(&self) -> Result<Order, String> {
-        let given = self.given.fetch_add(1, Ordering::Relaxed);
-        if given >= self.count() {
+        let order_number = self.given.fetch_add(1, Ordering::Relaxed);
+        if order_number >= self.count() {
             return Err("every row was selected once; insert more before the load".to_owned());
         }
-        let number = given.wrapping_mul(STEP) % self.count();
+        let number = order_number.wrapping_mul(STEP) % self.count();
         Ok(Order { number, at: self.at[number as usize] })
     }
 }
@@ -51,9 +51,10 @@ mod tests {
 
     #[test]
     fn older_events_return_every_row_once() {
-        let older = Older::new((0..1_000).map(Timestamp::from_micros).collect());
-        let given: BTreeSet<u64> = (0..1_000).map(|_| older.one().unwrap().number).collect();
-        assert_eq!(given.len(), 1_000);
-        assert!(older.one().unwrap_err().contains("insert more"));
+        let older_events = Older::new((0..1_000).map(Timestamp::from_micros).collect());
+        let numbers: BTreeSet<u64> =
+            (0..1_000).map(|_| older_events.one().unwrap().number).collect();
+        assert_eq!(numbers.len(), 1_000);
+        assert!(older_events.one().unwrap_err().contains("insert more"));
     }
 }

@@ -37,19 +37,21 @@ const RATES: [u64; 6] = [LASTING, 5_000, 10_000, 15_000, 22_000, 30_000];
 const KAFKA: &str = "kafka";
 
 /// Parses the rates of `RATES='2500 5000'`; returns none for an empty text.
-fn rates_asked(asked: &str) -> Result<Vec<u64>, String> {
+fn rates_asked(rates_text: &str) -> Result<Vec<u64>, String> {
     let rate = |word: &str| word.parse().ok().filter(|rate| *rate > 0);
-    let rates: Option<Vec<u64>> = asked.split_whitespace().map(rate).collect();
-    rates.ok_or_else(|| format!("RATES='{asked}' is not a list of rows per second, each 1 or more"))
+    let rates: Option<Vec<u64>> = rates_text.split_whitespace().map(rate).collect();
+    rates.ok_or_else(|| {
+        format!("RATES='{rates_text}' is not a list of rows per second, each 1 or more")
+    })
 }
 
 fn measure() -> Result<String, String> {
     let is_quick = Bench::is_quick();
     let seconds = |full: u64, quick: u64| Duration::from_secs(if is_quick { quick } else { full });
-    let asked = env::var("RATES").unwrap_or_default();
-    let embedded = asked != KAFKA;
-    let asked = if embedded { rates_asked(&asked)? } else { Vec::new() };
-    let rates = if asked.is_empty() { RATES.to_vec() } else { asked.clone() };
+    let rates_text = env::var("RATES").unwrap_or_default();
+    let embedded = rates_text != KAFKA;
+    let rates_asked_for = if embedded { rates_asked(&rates_text)? } else { Vec::new() };
+    let rates = if rates_asked_for.is_empty() { RATES.to_vec() } else { rates_asked_for.clone() };
     let plan = run::FeaturesPlan {
         rows: if is_quick { 1_000_000 } else { 10_000_000 },
         clients: 64,
@@ -66,7 +68,7 @@ fn measure() -> Result<String, String> {
         pages_bytes: 1 << 30,
         embedded,
         // A run of selected rates skips Kafka.
-        kafka: asked.is_empty().then(|| kafka::KafkaPlan {
+        kafka: rates_asked_for.is_empty().then(|| kafka::KafkaPlan {
             rounds: Bench::rounds(11, 3),
             turn: seconds(5, 3),
             clients: 16,
@@ -76,8 +78,8 @@ fn measure() -> Result<String, String> {
         }),
         watcher: env::current_exe().map_err(|error| format!("find this program: {error}"))?,
     };
-    let about = format!("{}; {} of them are there before the load", data::DATA, plan.rows);
-    let mut bench = Bench::start("features", &about)?;
+    let description = format!("{}; {} of them are there before the load", data::DATA, plan.rows);
+    let mut bench = Bench::start("features", &description)?;
     run::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     Ok(bench.finish()?.summary())
 }
