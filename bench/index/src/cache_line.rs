@@ -29,21 +29,21 @@ impl LoadChain {
     /// Fails if there is no line.
     pub fn measure(&mut self, lines: &CacheLineProbe<'_>) -> Result<f64, String> {
         let counts = lines.counts();
-        let (mut at, mut chunks) = (self.at, Vec::with_capacity(CHUNKS));
+        let (mut key, mut chunks) = (self.at, Vec::with_capacity(CHUNKS));
         for _ in 0..CHUNKS {
             let began = nanos();
             for _ in 0..CHUNK {
                 self.loads += 1;
-                let hash = mix(at.wrapping_add(self.loads));
+                let hash = mix(key.wrapping_add(self.loads));
                 // Partitions have about the same size.
                 let place = ((hash & 0xffff_ffff) as usize * counts.len()) >> 32;
                 let count = counts.get(place).copied().unwrap_or(0);
                 let line = ((u128::from(hash) * u128::from(count)) >> 64) as u64;
-                at = lines.load(place, line).ok_or("the memory to load from is missing")?;
+                key = lines.load(place, line).ok_or("the memory to load from is missing")?;
             }
             chunks.push(nanos() - began);
         }
-        self.at = std::hint::black_box(at);
+        self.at = std::hint::black_box(key);
         Ok(median(chunks) / CHUNK as f64)
     }
 }
@@ -58,7 +58,7 @@ mod tests {
     fn load_chain_visits_the_memory_of_the_records() {
         let data = Data { entries: 5_000, keys: Keys::Bytes16, value_bytes: 50 };
         let store = Store::fill(data).unwrap();
-        let seen = store.with_lines(|lines| {
+        let lines_seen = store.with_lines(|lines| {
             let all: u64 = lines.counts().iter().sum();
             assert!(all * 64 >= store.memory_bytes(), "{all} lines");
             // The store is small: most of its first blocks were never written.
@@ -69,6 +69,6 @@ mod tests {
                 assert_eq!(line.loads, round * CHUNK * CHUNKS as u64);
             }
         });
-        seen.unwrap();
+        lines_seen.unwrap();
     }
 }

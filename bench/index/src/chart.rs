@@ -63,17 +63,17 @@ where
         .x_desc("found / goal (goal / found where more is better)")
         .x_label_formatter(&|ratio| format!("{ratio}"))
         .draw()?;
-    let left = |ratio: f64| ratio.clamp(LEAST, MOST);
+    let bounded = |ratio: f64| ratio.clamp(LEAST, MOST);
     for (place, bar) in bars.iter().enumerate() {
         let middle = rows - place as f64 - 0.5;
-        let [first, median, third] = bar.quartiles.map(left);
+        let [first, median, third] = bar.quartiles.map(bounded);
         let fill = bar.color.filled();
         chart.draw_series([
             Rectangle::new([(LEAST, middle - 0.3), (median, middle + 0.3)], fill),
             Rectangle::new([(first, middle - 0.1), (third, middle + 0.1)], BLACK.filled()),
         ])?;
-        let at = chart.backend_coord(&(LEAST, middle));
-        let text = Text::new(words(&middle), (8, at.1 - 6), ("sans-serif", 12));
+        let start = chart.backend_coord(&(LEAST, middle));
+        let text = Text::new(words(&middle), (8, start.1 - 6), ("sans-serif", 12));
         area.draw(&text)?;
     }
     chart.draw_series([PathElement::new(vec![(1.0, 0.0), (1.0, rows)], BLACK)])?;
@@ -133,7 +133,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.svg");
         draw(&[judged("<= 2.5 D", 5.0), judged(">= 2 x", 400.0)], &path).unwrap();
-        let drawn = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(drawn.matches("Rust get: 50 B").count(), 2, "{drawn}");
+        let chart_text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(chart_text.matches("Rust get: 50 B").count(), 2, "{chart_text}");
     }
 }

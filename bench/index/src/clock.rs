@@ -16,8 +16,8 @@ pub fn thread_nanos() -> u64 {
 }
 
 fn count(time: Timespec) -> u64 {
-    let whole = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
-    whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+    seconds.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Pins the calling thread, and the threads that it starts, to one core.

@@ -80,17 +80,18 @@ impl Data {
     #[must_use]
     pub fn after(&self, number: u64, steps: u64) -> u64 {
         let entries = u128::from(self.entries);
-        let (mut by, mut more) = (u128::from(STEP_BY) % entries, u128::from(STEP_MORE) % entries);
-        let (mut at, mut left) = (u128::from(number), steps);
-        while left > 0 {
-            if left & 1 == 1 {
-                at = (at * by + more) % entries;
+        let (mut factor, mut summand) =
+            (u128::from(STEP_BY) % entries, u128::from(STEP_MORE) % entries);
+        let (mut document, mut steps_left) = (u128::from(number), steps);
+        while steps_left > 0 {
+            if steps_left & 1 == 1 {
+                document = (document * factor + summand) % entries;
             }
-            more = (more * by + more) % entries;
-            by = by * by % entries;
-            left >>= 1;
+            summand = (summand * factor + summand) % entries;
+            factor = factor * factor % entries;
+            steps_left >>= 1;
         }
-        at as u64
+        document as u64
     }
 
     /// Returns the key of a document.
@@ -105,14 +106,14 @@ impl Data {
     }
 
     /// Writes the value of a document: the next key, then bytes that no two documents share.
-    pub fn value(&self, number: u64, out: &mut Vec<u8>) {
-        out.clear();
-        out.extend_from_slice(&self.key(self.next(number))[..self.key_bytes()]);
+    pub fn value(&self, number: u64, value: &mut Vec<u8>) {
+        value.clear();
+        value.extend_from_slice(&self.key(self.next(number))[..self.key_bytes()]);
         let mut state = mix(number);
-        while out.len() < self.value_bytes {
+        while value.len() < self.value_bytes {
             state = mix(state);
-            let more = (self.value_bytes - out.len()).min(8);
-            out.extend_from_slice(&state.to_le_bytes()[..more]);
+            let part_bytes = (self.value_bytes - value.len()).min(8);
+            value.extend_from_slice(&state.to_le_bytes()[..part_bytes]);
         }
     }
 
@@ -146,21 +147,24 @@ mod tests {
     #[test]
     fn load_chain_visits_every_document_once() {
         let data = data(10_000);
-        let (mut at, mut seen) = (0, vec![false; 10_000]);
+        let (mut document, mut is_visited) = (0, vec![false; 10_000]);
         for _ in 0..10_000 {
-            assert!(!std::mem::replace(&mut seen[at as usize], true), "{at} came twice");
-            at = data.next(at);
+            assert!(
+                !std::mem::replace(&mut is_visited[document as usize], true),
+                "{document} came twice"
+            );
+            document = data.next(document);
         }
-        assert_eq!(at, 0);
+        assert_eq!(document, 0);
     }
 
     #[test]
     fn chain_of_reads_ends_at_the_predicted_document() {
         for entries in [100_000, 1_000_000, 25_000_000] {
             let data = data(entries);
-            let mut at = 17;
-            (0..1_000).for_each(|_| at = data.next(at));
-            assert_eq!(data.after(17, 1_000), at);
+            let mut document = 17;
+            (0..1_000).for_each(|_| document = data.next(document));
+            assert_eq!(data.after(17, 1_000), document);
         }
     }
 

@@ -40,13 +40,13 @@ pub fn run(
     programs: &Programs,
     times: Times,
     rows: Option<&str>,
-    said: &mut WorkerReports,
+    reports: &mut WorkerReports,
 ) -> Measurements {
     let mut measured = Measurements::new();
     for section in sections {
         let rounds = if is_asked_for(section.name, rows) {
             eprintln!("bench-index: {}: {}", section.name, section.about);
-            run_section(section, programs, times, said)
+            run_section(section, programs, times, reports)
         } else {
             Err("not asked for (ROWS)".to_owned())
         };
@@ -65,7 +65,7 @@ fn run_section(
     section: &Section,
     programs: &Programs,
     times: Times,
-    said: &mut WorkerReports,
+    reports: &mut WorkerReports,
 ) -> Rounds {
     let (mut rounds, mut turn) = (forebay_bench_report::Rounds::default(), 0);
     for launch in 0..times.launches {
@@ -78,10 +78,10 @@ fn run_section(
             match worker {
                 Ok(worker) => {
                     let name = format!("{name}, launch {}", launch + 1);
-                    said.about.push((name, worker.about.clone()));
+                    reports.about.push((name, worker.about.clone()));
                     workers.push((worker, orders));
                 }
-                Err(problem) => said.fails(problem),
+                Err(problem) => reports.fails(problem),
             }
         }
         if workers.is_empty() {
@@ -89,7 +89,7 @@ fn run_section(
         }
         let (ready, first) = (nanos(), turn);
         while !times.are_over(section, turn - first, nanos() - ready) {
-            run_round(&mut workers, turn, &mut rounds, said);
+            run_round(&mut workers, turn, &mut rounds, reports);
             turn += 1;
         }
         let seconds = |from: u64, till: u64| (till - from) as f64 / 1e9;
@@ -118,18 +118,18 @@ fn start(
     times: Times,
     scratch: &Scratch,
 ) -> Vec<StartedWorker> {
-    let processes = section.processes.iter().filter(|it| !(times.quick && it.slow));
-    let one = |process: &Process, start: fn(&str, &mut Command) -> Result<Worker, String>| {
+    let processes = section.processes.iter().filter(|candidate| !(times.quick && candidate.slow));
+    let start_one = |process: &Process, start: fn(&str, &mut Command) -> Result<Worker, String>| {
         let name = format!("{}, {}", section.name, process.role);
         let command = programs.command(section, process, scratch);
         let worker = command.and_then(|mut command| start(&name, &mut command));
         (name, process.orders.clone(), worker)
     };
     if section.processes.iter().any(Process::needs_node) {
-        return processes.map(|process| one(process, Worker::start)).collect();
+        return processes.map(|process| start_one(process, Worker::start)).collect();
     }
     let spawned: Vec<StartedWorker> =
-        processes.map(|process| one(process, Worker::spawn)).collect();
+        processes.map(|process| start_one(process, Worker::spawn)).collect();
     let ready =
         |(name, orders, worker): StartedWorker| (name, orders, worker.and_then(Worker::into_ready));
     spawned.into_iter().map(ready).collect()
@@ -141,21 +141,21 @@ fn run_round(
     workers: &mut [(Worker, Vec<&'static str>)],
     round: usize,
     rounds: &mut forebay_bench_report::Rounds,
-    said: &mut WorkerReports,
+    reports: &mut WorkerReports,
 ) {
     let mut orders: Vec<(usize, &'static str)> = Vec::new();
-    for (place, (_, own)) in workers.iter().enumerate() {
-        orders.extend(own.iter().map(|order| (place, *order)));
+    for (place, (_, worker_orders)) in workers.iter().enumerate() {
+        orders.extend(worker_orders.iter().map(|order| (place, *order)));
     }
     let first = round % orders.len().max(1);
     orders.rotate_left(first);
     for (place, order) in orders {
-        let (worker, own) = &mut workers[place];
+        let (worker, worker_orders) = &mut workers[place];
         match worker.run(order) {
             Ok(values) => values.iter().for_each(|(name, value)| rounds.record(name, *value)),
             Err(problem) => {
-                own.retain(|kept| *kept != order);
-                said.fails(format!("{order}: {problem}"));
+                worker_orders.retain(|kept_order| *kept_order != order);
+                reports.fails(format!("{order}: {problem}"));
             }
         }
     }

@@ -83,15 +83,15 @@ impl Store {
     /// Fails if there is no directory, or the reader does not reach the end of the log.
     pub fn open(data: Data) -> Result<Self, String> {
         let (place, runtime) = (Place::told()?, runtime()?);
-        let opened = runtime.block_on(async {
+        let open_result = runtime.block_on(async {
             let reader = Reader::open(&place.address, place.reader()).await?;
             reader.await_ready(FILL_BOUND).await?;
             let partitions: Vec<_> = reader.definition().partitions.partitions().collect();
             reader.wait(&ReadOptions::latest(FILL_BOUND), &partitions).await?;
             Ok(reader)
         });
-        let over = |reader| Self::over("rust-files", data, reader, Box::new(runtime));
-        opened.and_then(over).map_err(|error: forebay::Error| error.to_string())
+        let reader_over = |reader| Self::over("rust-files", data, reader, Box::new(runtime));
+        open_result.and_then(reader_over).map_err(|error: forebay::Error| error.to_string())
     }
 
     fn over(
@@ -101,8 +101,8 @@ impl Store {
         source: Box<dyn Any>,
     ) -> forebay::Result<Self> {
         let value = reader.field_as("value", FieldType::BYTES)?;
-        let (at, line) = (data.key(0), LoadChain::default());
-        Ok(Self { name, data, reader, _source: source, value, at, line })
+        let (key, line) = (data.key(0), LoadChain::default());
+        Ok(Self { name, data, reader, _source: source, value, at: key, line })
     }
 
     /// Returns the bytes of the documents and their index, as the reader counts them.
@@ -111,12 +111,12 @@ impl Store {
         self.reader.metrics().memory_bytes
     }
 
-    /// Calls `with` with the memory of the documents.
+    /// Calls `visit` with the memory of the documents.
     ///
     /// # Errors
     /// Fails if the memory cannot be mapped.
-    pub fn with_lines<T>(&self, with: impl FnOnce(CacheLineProbe<'_>) -> T) -> Result<T, String> {
-        self.reader.with_memory_lines(with).map_err(|error| error.to_string())
+    pub fn with_lines<T>(&self, visit: impl FnOnce(CacheLineProbe<'_>) -> T) -> Result<T, String> {
+        self.reader.with_memory_lines(visit).map_err(|error| error.to_string())
     }
 
     /// Returns nanoseconds of one dependent line of that memory.
@@ -192,19 +192,20 @@ impl Store {
     /// Returns nanoseconds per key of batches of `keys` keys: the median over batches.
     fn batches(&mut self, keys: usize) -> Result<f64, String> {
         let bytes = self.data.key_bytes();
-        let ends: Vec<u64> = (1..=keys).map(|end| (end * bytes) as u64).collect();
-        let (mut packed, mut out) = (Vec::new(), PackedValues::default());
+        let key_ends: Vec<u64> = (1..=keys).map(|end| (end * bytes) as u64).collect();
+        let (mut packed, mut packed_values) = (Vec::new(), PackedValues::default());
         let mut from = self.data.number(&self.at);
         let mut times = Vec::with_capacity(BATCHES as usize);
         for _ in 0..BATCHES {
             self.batch_keys(&mut from, keys, &mut packed);
-            let list = PackedKeys::bytes(&packed, &ends).map_err(|error| error.to_string())?;
+            let list = PackedKeys::bytes(&packed, &key_ends).map_err(|error| error.to_string())?;
             let began = nanos();
-            let read =
-                |view: &forebay::reads::View<'_>| view.get_packed(&list, &self.value, &mut out);
+            let read = |view: &forebay::reads::View<'_>| {
+                view.get_packed(&list, &self.value, &mut packed_values)
+            };
             self.reader.read_local(None, read).map_err(|error| error.to_string())?;
             times.push(nanos() - began);
-            if out.value(keys - 1).map(|value| self.data.number(value)) != Some(from) {
+            if packed_values.value(keys - 1).map(|value| self.data.number(value)) != Some(from) {
                 return Err("a batch's last value is another's".to_owned());
             }
         }
@@ -222,11 +223,12 @@ impl Store {
         for _ in 0..BATCHES {
             self.batch_keys(&mut from, keys, &mut packed);
             let began = nanos();
-            for (key, out) in
+            for (key, value) in
                 packed.chunks_exact(bytes).zip(buffer.chunks_exact_mut(self.data.value_bytes))
             {
                 let key = document_key(&self.data, key);
-                let read = |view: &forebay::reads::View<'_>| view.get_bytes(&self.value, key, out);
+                let read =
+                    |view: &forebay::reads::View<'_>| view.get_bytes(&self.value, key, value);
                 match self.reader.read_local(None, read).map_err(|error| error.to_string())? {
                     CopyOut::Length(_) => {}
                     other => return Err(format!("a document is {other:?}")),
@@ -273,7 +275,7 @@ fn histogram(name: &str, times: &[u64]) -> impl Iterator<Item = (String, f64)> {
 
 /// Returns the contenders of this module for a filled store.
 pub fn contenders(store: &std::cell::RefCell<Store>) -> Vec<Contender<'_>> {
-    let called = |what: &str| format!("{} {what}", store.borrow().name);
+    let called = |way: &str| format!("{} {way}", store.borrow().name);
     let mut contenders = vec![
         Contender::new("D", || store.borrow_mut().line()),
         Contender::new(&called("get"), || store.borrow_mut().get()),
@@ -334,16 +336,18 @@ impl Map {
         let mut buffer = vec![0; keys * self.data.value_bytes];
         let mut from = self.data.number(&self.at);
         let mut times = Vec::with_capacity(BATCHES as usize);
-        let mut asked = Vec::with_capacity(keys);
+        let mut requested_keys = Vec::with_capacity(keys);
         for _ in 0..BATCHES {
-            asked.clear();
+            requested_keys.clear();
             for _ in 0..keys {
-                asked.push(self.data.key(from));
+                requested_keys.push(self.data.key(from));
                 from = self.data.next(from);
             }
             let began = nanos();
-            for (key, out) in asked.iter().zip(buffer.chunks_exact_mut(self.data.value_bytes)) {
-                out.copy_from_slice(self.values.get(key).ok_or("a document is missing")?);
+            for (key, value) in
+                requested_keys.iter().zip(buffer.chunks_exact_mut(self.data.value_bytes))
+            {
+                value.copy_from_slice(self.values.get(key).ok_or("a document is missing")?);
             }
             times.push(nanos() - began);
         }
@@ -396,7 +400,7 @@ mod tests {
         let values = percentiles("get", &[1, 32, 33, 48, 49, 1_000, 1 << 40, 1 << 40]).unwrap();
         let share = |end: u64| {
             let name = format!("get{HISTOGRAM}{end}");
-            values.iter().find(|(of, _)| *of == name).map(|(_, share)| *share)
+            values.iter().find(|(part_name, _)| *part_name == name).map(|(_, share)| *share)
         };
         assert_eq!([32, 48, 64, 1_024].map(share), [25.0, 25.0, 12.5, 12.5].map(Some));
         assert_eq!(

@@ -92,12 +92,12 @@ impl FromStr for Goals {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let goals: Self = toml::from_str(text).map_err(|error| format!("read goals: {error}"))?;
-        let mut seen = BTreeSet::new();
+        let mut names_seen = BTreeSet::new();
         for row in &goals.rows {
             for part in &row.parts {
                 let place = format!("{} / {}", row.measure, part.name);
                 part.check().map_err(|problem| format!("{place}: {problem}"))?;
-                if !seen.insert(place.clone()) {
+                if !names_seen.insert(place.clone()) {
                     return Err(format!("two goals for {place}"));
                 }
             }
@@ -122,15 +122,15 @@ impl Part {
     #[must_use]
     pub fn bound(&self) -> Option<String> {
         let unit = &self.unit;
-        let most = self.at_most.map(|bound| format!("<= {bound} {unit}"));
-        most.or_else(|| self.at_least.map(|bound| format!(">= {bound} {unit}")))
+        let upper_bound = self.at_most.map(|bound| format!("<= {bound} {unit}"));
+        upper_bound.or_else(|| self.at_least.map(|bound| format!(">= {bound} {unit}")))
     }
 
     /// Returns whether a number meets the goal; `None` if there is no goal.
     #[must_use]
     pub fn is_met_by(&self, number: f64) -> Option<bool> {
-        let most = self.at_most.map(|bound| number <= bound);
-        most.or_else(|| self.at_least.map(|bound| number >= bound))
+        let is_below_upper = self.at_most.map(|bound| number <= bound);
+        is_below_upper.or_else(|| self.at_least.map(|bound| number >= bound))
     }
 }
 
@@ -161,14 +161,14 @@ mod tests {
         let goals = read("section = 's'\nvalue = 'get'\nat_least = 2").unwrap();
         let part = &goals.rows[0].parts[0];
         assert_eq!((part.is_met_by(2.0), part.is_met_by(1.9)), (Some(true), Some(false)));
-        let none = read("section = 's'\nvalue = 'get'").unwrap();
-        assert_eq!((none.rows[0].parts[0].is_met_by(1.0), none.count()), (None, 0));
+        let without_goal = read("section = 's'\nvalue = 'get'").unwrap();
+        assert_eq!((without_goal.rows[0].parts[0].is_met_by(1.0), without_goal.count()), (None, 0));
     }
 
     #[test]
     fn goals_refuse_a_repeated_part() {
         let part = "section = 's'\nvalue = 'get'";
-        let twice = format!("{part}\n[[row.part]]\nname = 'p'\nunit = 'D'\n{part}");
-        assert!(read(&twice).unwrap_err().contains("two goals"));
+        let repeated = format!("{part}\n[[row.part]]\nname = 'p'\nunit = 'D'\n{part}");
+        assert!(read(&repeated).unwrap_err().contains("two goals"));
     }
 }

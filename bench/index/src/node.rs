@@ -31,7 +31,7 @@ pub const FILL_BOUND: Duration = Duration::from_secs(20 * 60);
 pub struct Node {
     process: Child,
     /// Output of the process, kept open so that the node can always write.
-    _said: BufReader<ChildStdout>,
+    _stdout: BufReader<ChildStdout>,
     place: Place,
     store: Option<StoreId>,
 }
@@ -56,15 +56,15 @@ impl Node {
         let mut command = Command::new(&program);
         command.args(["dev", "--listen", "127.0.0.1:0", "--durability", "buffered"]);
         command.arg("--data-dir").arg(folder.join("node")).env("FOREBAY_LOG_FILTER", "warn");
-        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let spawn_result = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut process =
-            started.map_err(|error| format!("start {}: {error}", program.display()))?;
-        let said = process.stdout.take().ok_or("forebayd has no standard output")?;
-        let (mut said, mut greeting) = (BufReader::new(said), String::new());
-        let _read = said.read_line(&mut greeting);
+            spawn_result.map_err(|error| format!("start {}: {error}", program.display()))?;
+        let stdout = process.stdout.take().ok_or("forebayd has no standard output")?;
+        let (mut stdout, mut greeting) = (BufReader::new(stdout), String::new());
+        let _read = stdout.read_line(&mut greeting);
         let address = greeting.trim().strip_prefix("forebayd ready http://").unwrap_or("");
         let place = Place { address: address.to_owned(), directory: folder.join("copy") };
-        let mut node = Self { process, _said: said, place, store: None };
+        let mut node = Self { process, _stdout: stdout, place, store: None };
         if node.place.address.is_empty() {
             return Err(format!("forebayd did not get ready; it printed {greeting:?}"));
         }
@@ -120,7 +120,8 @@ impl Place {
         let entries = fs::read_dir(&self.directory).map_err(problem)?;
         let paths = entries.map(|entry| entry.map(|entry| entry.path()));
         let paths = paths.collect::<std::io::Result<Vec<_>>>().map_err(problem)?;
-        let is_one = |path: &PathBuf| path.extension().is_some_and(|it| it == "checkpoint");
+        let is_one =
+            |path: &PathBuf| path.extension().is_some_and(|extension| extension == "checkpoint");
         Ok(paths.into_iter().filter(is_one).collect())
     }
 
@@ -151,6 +152,6 @@ impl Place {
 /// # Errors
 /// Fails if the runtime cannot be created.
 pub fn runtime() -> Result<Runtime, String> {
-    let made = Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    made.map_err(|error| format!("make a runtime: {error}"))
+    let runtime_result = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime_result.map_err(|error| format!("make a runtime: {error}"))
 }

@@ -131,9 +131,9 @@ impl Peers {
         let folder = target.join("bench-index");
         let mut setup = Command::new("sh");
         setup.arg(root.join(SETUP)).arg(&folder).arg(target).stdout(Stdio::inherit());
-        let ended = setup.status().map_err(|error| format!("{SETUP}: {error}"))?;
-        if !ended.success() {
-            return Err(format!("{SETUP}: {ended}; see its output above"));
+        let status = setup.status().map_err(|error| format!("{SETUP}: {error}"))?;
+        if !status.success() {
+            return Err(format!("{SETUP}: {status}; see its output above"));
         }
         let jdk = fs::read_to_string(folder.join("jdk")).unwrap_or_default();
         let newer_jdk = Some(PathBuf::from(jdk.trim())).filter(|jdk| jdk.is_dir());
@@ -220,7 +220,8 @@ mod tests {
         let section = &plan::sections()[0];
         let scratch = Scratch::new().unwrap();
         let command = programs.command(section, &section.processes[0], &scratch).unwrap();
-        let arguments: Vec<_> = command.get_args().map(|it| it.to_string_lossy()).collect();
+        let arguments: Vec<_> =
+            command.get_args().map(|argument| argument.to_string_lossy()).collect();
         assert_eq!(arguments, ["worker", "1M x 50 B", "reads", "1000000"]);
         let huge = command.get_envs().any(|(name, _)| name == MALLOC.0);
         assert!(huge && programs.peers.get().is_none());

@@ -103,9 +103,9 @@ fn python(role: &'static str, orders: &[&'static str]) -> Process {
 
 /// Returns Forebay and the peers in its JVM, with those in separate processes.
 fn java_peers() -> Vec<Process> {
-    let same = [&SIZED_JAVA[..], &MORE_JAVA, &CHRONICLE].concat();
+    let shared_processes = [&SIZED_JAVA[..], &MORE_JAVA, &CHRONICLE].concat();
     vec![
-        java("java,chm,chronicle", &same),
+        java("java,chm,chronicle", &shared_processes),
         Process { runtime: Runtime::Java17, ..java("java17", &["java17 get", "java17 batch 500"]) },
         java("redis", &["redis get", "redis batch 500"]),
         Process { slow: true, ..java("hollow,rocksdb", &SLOW) },
@@ -127,11 +127,11 @@ fn data(entries: u64, value_bytes: usize) -> Data {
 
 fn section(
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     data: Data,
     processes: Vec<Process>,
 ) -> Section {
-    Section { name, about, data, processes, rounds_max: None }
+    Section { name, about: description, data, processes, rounds_max: None }
 }
 
 fn rust(role: &'static str, orders: &[&'static str]) -> Process {
@@ -188,11 +188,11 @@ fn large_reads() -> Vec<Process> {
 /// Returns the other sizes of the workload of 1M documents. They are reported and not judged, so
 /// one round of each launch is enough.
 fn sizes() -> Vec<Section> {
-    let sized = |(name, about, entries, value_bytes)| Section {
+    let sized = |(name, description, entries, value_bytes)| Section {
         rounds_max: Some(1),
         ..section(
             name,
-            about,
+            description,
             data(entries, value_bytes),
             vec![rust("rust", &SIZED_RUST), java("java", &SIZED_JAVA)],
         )
@@ -217,8 +217,8 @@ fn over_files() -> Vec<Section> {
         runtime: Runtime::Java17,
         ..java("java17-files", &["java17-files get", "java17-files batch 500"])
     };
-    let reopen = |name, about, entries| {
-        section(name, about, data(entries, 50), vec![rust("reopen", &["reopen", "torn"])])
+    let reopen = |name, description, entries| {
+        section(name, description, data(entries, 50), vec![rust("reopen", &["reopen", "torn"])])
     };
     vec![
         section(
@@ -239,9 +239,10 @@ fn over_files() -> Vec<Section> {
 }
 
 fn in_python() -> Vec<Section> {
-    let of = |name, about, process| section(name, about, data(MILLION, 50), vec![process]);
+    let section_of =
+        |name, description, process| section(name, description, data(MILLION, 50), vec![process]);
     vec![
-        of(
+        section_of(
             "Python gets",
             "1M documents, keys of 16 B, values of 50 B, in Python",
             python("gets", &PYTHON),
@@ -252,12 +253,12 @@ fn in_python() -> Vec<Section> {
             data(10 * MILLION, 200),
             vec![python("gather", &GATHER)],
         ),
-        of(
+        section_of(
             "Python mixed",
             "1M documents of 200 fields of four types, a tenth of them absent",
             python("mixed", &["gather 500 x 50 of 200"]),
         ),
-        of("weight", "shipped packages", python("weight", &["weight"])),
+        section_of("weight", "shipped packages", python("weight", &["weight"])),
     ]
 }
 
@@ -328,7 +329,7 @@ impl Times {
     #[must_use]
     pub fn are_over(&self, section: &Section, rounds: usize, nanos: u64) -> bool {
         match section.rounds_max {
-            Some(most) => rounds >= most.min(self.rounds),
+            Some(rounds_max) => rounds >= rounds_max.min(self.rounds),
             None => rounds >= self.rounds && (rounds >= ROUNDS_MAX || nanos >= self.rounds_nanos),
         }
     }
@@ -339,11 +340,11 @@ impl Times {
 /// by a digit or letter: `5M x 50 B` is not in `25M x 50 B`.
 #[must_use]
 pub fn is_asked_for(section: &str, rows: Option<&str>) -> bool {
-    let holds = |word: &str| {
+    let contains_word = |word: &str| {
         let mut places = section.match_indices(word).map(|(place, _)| &section[..place]);
         places.any(|before| !before.ends_with(char::is_alphanumeric))
     };
-    rows.is_none_or(|rows| rows.split(',').any(|row| holds(row.trim())))
+    rows.is_none_or(|rows| rows.split(',').any(|row| contains_word(row.trim())))
 }
 
 /// Returns the value of `ROWS`.
@@ -379,8 +380,8 @@ mod tests {
         assert!(!full.are_over(&section, 2, u64::MAX) && full.are_over(&section, 3, u64::MAX));
         assert!(!full.are_over(&section, 29, 1_000_000_000) && full.are_over(&section, 30, 0));
         assert!(!quick.are_over(&section, 4, u64::MAX) && quick.are_over(&section, 5, 0));
-        let once = Section { rounds_max: Some(1), ..section };
-        assert!(full.are_over(&once, 1, 0) && !full.are_over(&once, 0, u64::MAX));
+        let one_round = Section { rounds_max: Some(1), ..section };
+        assert!(full.are_over(&one_round, 1, 0) && !full.are_over(&one_round, 0, u64::MAX));
     }
 
     #[test]

@@ -55,24 +55,24 @@ impl ReopenScenario {
     /// Fails if the reader cannot be opened, or does not reach the end of the log.
     pub fn start(data: Data) -> Result<Self, String> {
         let place = Place::told()?;
-        let mut this = Self { data, place, store: StoreId(0) };
-        let (first, words) = this.open("first")?;
+        let mut opener = Self { data, place, store: StoreId(0) };
+        let (first, words) = opener.open("first")?;
         // A number in JSON cannot hold 64 bits.
-        let half = |name: &str| words.get(name).copied().unwrap_or(0.0) as u64;
-        this.store = StoreId(half("store, high") << 32 | half("store, low"));
+        let half_of = |name: &str| words.get(name).copied().unwrap_or(0.0) as u64;
+        opener.store = StoreId(half_of("store, high") << 32 | half_of("store, low"));
         close(first)?;
-        Ok(this)
+        Ok(opener)
     }
 
     /// Opens a reader in a separate process; returns the process and its measurements.
-    fn open(&self, how: &str) -> Result<(Worker, WorkerDescription), String> {
+    fn open(&self, way: &str) -> Result<(Worker, WorkerDescription), String> {
         let program = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
         let mut command = Command::new(program);
         let sizes = [self.data.entries, self.data.value_bytes as u64].map(|size| size.to_string());
-        command.arg("opened").args(sizes).arg(how);
-        let worker = Worker::start(&format!("the reader that opens {how}"), &mut command)?;
-        let about = worker.about.clone();
-        Ok((worker, about))
+        command.arg("opened").args(sizes).arg(way);
+        let worker = Worker::start(&format!("the reader that opens {way}"), &mut command)?;
+        let description = worker.about.clone();
+        Ok((worker, description))
     }
 
     /// Opens a reader after each way to end, several times; returns the median of each way.
@@ -95,28 +95,28 @@ impl ReopenScenario {
 
     fn reopen_once(&self) -> Result<Values, String> {
         let mut values = Vec::new();
-        let mut note = |what: &str, about: &WorkerDescription| {
-            for (name, value) in about.iter().filter(|(name, _)| name.ends_with("ms")) {
-                values.push((format!("{what}: {name}"), *value));
+        let mut note = |label: &str, description: &WorkerDescription| {
+            for (name, value) in description.iter().filter(|(name, _)| name.ends_with("ms")) {
+                values.push((format!("{label}: {name}"), *value));
             }
         };
-        let (owner, about) = self.open("closed")?;
-        note("closed", &about);
-        let (other, about) = self.open("kept")?;
-        note("kept by another", &about);
+        let (owner, description) = self.open("closed")?;
+        note("closed", &description);
+        let (other, description) = self.open("kept")?;
+        note("kept by another", &description);
         owner.kill()?;
         thread::sleep(CLEANUP_PAUSE);
-        let (third, about) = self.open("killed")?;
-        note("killed next to another", &about);
+        let (third, description) = self.open("killed")?;
+        note("killed next to another", &description);
         other.kill()?;
         third.kill()?;
         thread::sleep(CLEANUP_PAUSE);
-        let (last, about) = self.open("killed")?;
-        note("killed", &about);
+        let (last, description) = self.open("killed")?;
+        note("killed", &description);
         close(last)?;
         self.place.forget_copies(self.store);
-        let (restored, about) = self.open("checkpoint")?;
-        note("checkpoint", &about);
+        let (restored, description) = self.open("checkpoint")?;
+        note("checkpoint", &description);
         close(restored)?;
         Ok(values)
     }
@@ -133,19 +133,19 @@ impl ReopenScenario {
             return Err("there is no checkpoint to tear".to_owned());
         }
         for path in &files {
-            let torn = File::options().read(true).write(true).open(path).and_then(|file| {
+            let tear_result = File::options().read(true).write(true).open(path).and_then(|file| {
                 let middle = file.metadata()?.len() / 2;
                 file.write_all_at(&[0x5a; PAGE_BYTES], middle / PAGE_BYTES as u64 * 4_096)
             });
-            torn.map_err(|error| format!("tear {}: {error}", path.display()))?;
+            tear_result.map_err(|error| format!("tear {}: {error}", path.display()))?;
         }
-        let (worker, about) = self.open("torn")?;
+        let (worker, description) = self.open("torn")?;
         close(worker)?;
-        let nanos = about.get("open to all, ms").copied().unwrap_or(0.0) * 1e6;
+        let nanos = description.get("open to all, ms").copied().unwrap_or(0.0) * 1e6;
         Ok(vec![
             ("torn: rebuild, per entry".to_owned(), nanos / self.data.entries as f64),
-            ("torn: connect to first get, ms".to_owned(), about["connect to first get, ms"]),
-            ("torn: blocks repaired".to_owned(), about["blocks repaired"]),
+            ("torn: connect to first get, ms".to_owned(), description["connect to first get, ms"]),
+            ("torn: blocks repaired".to_owned(), description["blocks repaired"]),
         ])
     }
 }
@@ -168,55 +168,57 @@ struct OpenedReader {
 ///
 /// # Errors
 /// Fails if the reader cannot be opened, or reads data that is not in the store.
-pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String> {
+pub fn opened(entries: u64, value_bytes: usize, way: &str) -> Result<(), String> {
     let data = Data { entries, keys: Keys::Bytes16, value_bytes };
     let (place, runtime) = (Place::told()?, runtime()?);
     let words = |error: forebay::Error| error.to_string();
     let options = place.reader();
     let began = nanos();
     let reader = runtime.block_on(Reader::open(&place.address, options)).map_err(words)?;
-    let opened = nanos();
+    let opened_at = nanos();
     let value = reader.field_as("value", FieldType::BYTES).map_err(words)?;
-    let this = OpenedReader { data, runtime, reader, value };
-    this.await_first_get(&this.reader, began)?;
-    let got = nanos();
+    let opened_reader = OpenedReader { data, runtime, reader, value };
+    opened_reader.await_first_get(&opened_reader.reader, began)?;
+    let first_get_at = nanos();
     let ms = |from: u64, to: u64| (to - from) as f64 / 1e6;
-    let mut about = WorkerDescription::from([
-        ("connect and open, ms".to_owned(), ms(began, opened)),
-        ("connect to first get, ms".to_owned(), ms(began, got)),
+    let mut description = WorkerDescription::from([
+        ("connect and open, ms".to_owned(), ms(began, opened_at)),
+        ("connect to first get, ms".to_owned(), ms(began, first_get_at)),
     ]);
-    if matches!(how, "first" | "torn") {
-        this.await_all(how)?;
-        about.insert("open to all, ms".to_owned(), ms(began, nanos()));
+    if matches!(way, "first" | "torn") {
+        opened_reader.await_all(way)?;
+        description.insert("open to all, ms".to_owned(), ms(began, nanos()));
     }
-    this.follow_to_the_end()?;
+    opened_reader.follow_to_the_end()?;
     // The remaining time of an opening if catalog and connection exist already.
     let connection = Client::connect(&place.address, ClientOptions::default());
-    let client = this.runtime.block_on(connection).map_err(words)?;
-    let known = this.runtime.block_on(client.reader(place.reader())).map_err(words)?;
-    let again = nanos();
-    let reader = this.runtime.block_on(client.reader(place.reader())).map_err(words)?;
-    this.await_first_get(&reader, again)?;
-    drop(known);
-    about.insert("open again to first get, ms".to_owned(), ms(again, nanos()));
-    let store = this.reader.definition().store.0;
-    about.insert("store, high".to_owned(), (store >> 32) as f64);
-    about.insert("store, low".to_owned(), (store & 0xffff_ffff) as f64);
-    let counts = this.reader.metrics().counts;
+    let client = opened_reader.runtime.block_on(connection).map_err(words)?;
+    let connected_reader =
+        opened_reader.runtime.block_on(client.reader(place.reader())).map_err(words)?;
+    let reopened_at = nanos();
+    let reader = opened_reader.runtime.block_on(client.reader(place.reader())).map_err(words)?;
+    opened_reader.await_first_get(&reader, reopened_at)?;
+    drop(connected_reader);
+    description.insert("open again to first get, ms".to_owned(), ms(reopened_at, nanos()));
+    let store = opened_reader.reader.definition().store.0;
+    description.insert("store, high".to_owned(), (store >> 32) as f64);
+    description.insert("store, low".to_owned(), (store & 0xffff_ffff) as f64);
+    let counts = opened_reader.reader.metrics().counts;
     let checkpoints = &counts.checkpoints;
-    about.insert("blocks repaired".to_owned(), checkpoints.blocks_repaired as f64);
+    description.insert("blocks repaired".to_owned(), checkpoints.blocks_repaired as f64);
     let needed_log = checkpoints.damaged + counts.rebuilds > 0;
-    if how == "torn" && (checkpoints.blocks_repaired == 0 || needed_log) {
+    if way == "torn" && (checkpoints.blocks_repaired == 0 || needed_log) {
         return Err(format!("the torn pages were not found, or not repaired: {counts:?}"));
     }
     let mut contenders = [
-        Contender::several("check", || this.check().map(|()| Values::new())),
+        Contender::several("check", || opened_reader.check().map(|()| Values::new())),
         Contender::several("close", || {
-            let ended = this.runtime.block_on(this.reader.close(END_BOUND));
-            ended.map(|()| Values::new()).map_err(|error| error.to_string())
+            let close_result =
+                opened_reader.runtime.block_on(opened_reader.reader.close(END_BOUND));
+            close_result.map(|()| Values::new()).map_err(|error| error.to_string())
         }),
     ];
-    serve(&about, &mut contenders, std::io::stdin().lock(), std::io::stdout().lock())
+    serve(&description, &mut contenders, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
 impl OpenedReader {
@@ -237,11 +239,11 @@ impl OpenedReader {
         }
     }
 
-    fn await_first_get(&self, reader: &Reader, opened: u64) -> Result<(), String> {
-        let (mut expected, number) = (Vec::new(), mix(opened) % self.data.entries);
+    fn await_first_get(&self, reader: &Reader, opened_at: u64) -> Result<(), String> {
+        let (mut expected, number) = (Vec::new(), mix(opened_at) % self.data.entries);
         let began = nanos();
         while !self.get(reader, number, &mut expected)? {
-            if nanos() - opened > ASKED_AT_ONCE {
+            if nanos() - opened_at > ASKED_AT_ONCE {
                 thread::sleep(Duration::from_millis(1));
             }
             if Duration::from_nanos(nanos() - began) > FILL_BOUND {
@@ -253,12 +255,12 @@ impl OpenedReader {
 
     /// Reads any documents until all can be read, from copies that were built from repaired
     /// checkpoints; fails if a document is ever wrong.
-    fn await_all(&self, how: &str) -> Result<(), String> {
+    fn await_all(&self, way: &str) -> Result<(), String> {
         let (mut expected, mut number) = (Vec::new(), 1);
         let began = nanos();
-        let is_served = |at: &forebay::status::PartitionStatus| {
-            let is_found = how != "torn" || at.counts.checkpoints.blocks_repaired > 0;
-            at.phase == Phase::Serving && at.rebuild.is_none() && is_found
+        let is_served = |partition: &forebay::status::PartitionStatus| {
+            let is_found = way != "torn" || partition.counts.checkpoints.blocks_repaired > 0;
+            partition.phase == Phase::Serving && partition.rebuild.is_none() && is_found
         };
         while !self.reader.status().partitions.iter().all(is_served) {
             for _ in 0..16 {
@@ -276,15 +278,16 @@ impl OpenedReader {
     fn follow_to_the_end(&self) -> Result<(), String> {
         let partitions: Vec<_> = self.reader.definition().partitions.partitions().collect();
         let latest = ReadOptions::latest(FILL_BOUND);
-        let waited = self.runtime.block_on(self.reader.wait(&latest, &partitions));
-        waited.map(|_| ()).map_err(|error| error.to_string())
+        let outcome = self.runtime.block_on(self.reader.wait(&latest, &partitions));
+        outcome.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// Checks that all documents are present, and reads many of them.
     fn check(&self) -> Result<(), String> {
-        let held: u64 = self.reader.status().partitions.iter().map(|at| at.documents).sum();
-        if held != self.data.entries {
-            return Err(format!("{held} documents of {}", self.data.entries));
+        let documents: u64 =
+            self.reader.status().partitions.iter().map(|partition| partition.documents).sum();
+        if documents != self.data.entries {
+            return Err(format!("{documents} documents of {}", self.data.entries));
         }
         let (mut expected, mut number) = (Vec::new(), mix(nanos()) % self.data.entries);
         for _ in 0..CHECKED.min(self.data.entries) {

@@ -72,17 +72,17 @@ impl Report {
         &mut self,
         sections: &[Section],
         measured: Measurements,
-        said: WorkerReports,
+        reports: WorkerReports,
     ) -> Result<String, String> {
         let judged = judge(&self.goals, &measured);
         let folder = self.root.join(FOLDER);
         let problem = |error: std::io::Error| format!("write {}: {error}", folder.display());
         fs::create_dir_all(&folder).map_err(problem)?;
-        let result = self.result(sections, &judged, &measured, &said)?;
+        let result = self.result(sections, &judged, &measured, &reports)?;
         let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
         fs::write(folder.join("index.json"), text + "\n").map_err(problem)?;
         chart::draw(&judged, &folder.join("index.svg"))?;
-        Ok(self.text(&judged, &measured, &said))
+        Ok(self.text(&judged, &measured, &reports))
     }
 
     fn result(
@@ -90,7 +90,7 @@ impl Report {
         sections: &[Section],
         judged: &[GoalResult],
         measured: &Measurements,
-        said: &WorkerReports,
+        reports: &WorkerReports,
     ) -> Result<Value, String> {
         let rounds = |name: &str| match measured.get(name) {
             Some(Ok(rounds)) => values_of(rounds),
@@ -98,7 +98,7 @@ impl Report {
             None => Value::Null,
         };
         let section = |section: &Section| {
-            let processes = said.about.iter().filter(|(name, _)| name.starts_with(section.name));
+            let processes = reports.about.iter().filter(|(name, _)| name.starts_with(section.name));
             json!({
                 "name": section.name,
                 "about": section.about,
@@ -116,23 +116,28 @@ impl Report {
             "rounds": self.times.rounds,
             "noise": self.watch.stop(worst(judged)),
             "notes": NOTES,
-            "problems": said.problems,
+            "problems": reports.problems,
             "rows": judged,
             "sections": sections.iter().map(section).collect::<Vec<_>>(),
         }))
     }
 
-    fn text(&self, judged: &[GoalResult], measured: &Measurements, said: &WorkerReports) -> String {
+    fn text(
+        &self,
+        judged: &[GoalResult],
+        measured: &Measurements,
+        reports: &WorkerReports,
+    ) -> String {
         let mut text = table::goals(judged);
         text.push_str(&table::values(measured));
         text.push_str(&table::histograms(measured));
         text.push('\n');
-        for (name, about) in &said.about {
-            let about: Vec<String> =
-                about.iter().map(|(what, number)| format!("{what} {number:.0}")).collect();
-            let _ = writeln!(text, "process of {name}: {}", about.join(", "));
+        for (name, description) in &reports.about {
+            let description: Vec<String> =
+                description.iter().map(|(label, number)| format!("{label} {number:.0}")).collect();
+            let _ = writeln!(text, "process of {name}: {}", description.join(", "));
         }
-        said.problems.iter().for_each(|problem| {
+        reports.problems.iter().for_each(|problem| {
             let _ = writeln!(text, "did not work: {problem}");
         });
         NOTES.iter().for_each(|note| {

@@ -38,7 +38,7 @@ pub fn about(entries: u64) -> Result<WorkerDescription, String> {
 /// # Errors
 /// Fails if the driver is gone.
 pub fn serve(
-    about: &WorkerDescription,
+    description: &WorkerDescription,
     contenders: &mut [Contender<'_>],
     orders: impl BufRead,
     mut answers: impl Write,
@@ -46,7 +46,7 @@ pub fn serve(
     let mut say = |line: String| {
         writeln!(answers, "{line}").and_then(|()| answers.flush()).map_err(|e| e.to_string())
     };
-    say(format!("ready {}", json(about)?))?;
+    say(format!("ready {}", json(description)?))?;
     for order in orders.lines() {
         let order = order.map_err(|error| error.to_string())?;
         let Some(name) = order.strip_prefix("run ") else { return Ok(()) };
@@ -75,11 +75,11 @@ mod tests {
             Contender::new("bad", || Err("no\nhit".to_owned())),
         ];
         let orders = "run get\nrun bad\nrun none\nquit\nrun get\n";
-        let mut said = Vec::new();
-        serve(&WorkerDescription::new(), &mut contenders, orders.as_bytes(), &mut said).unwrap();
-        let said = String::from_utf8(said).unwrap();
-        let lines: Vec<&str> = said.lines().collect();
-        let none = "failed there is no 'none' here";
-        assert_eq!(lines, ["ready {}", "done {\"get\":2.5}", "failed no hit", none]);
+        let mut output = Vec::new();
+        serve(&WorkerDescription::new(), &mut contenders, orders.as_bytes(), &mut output).unwrap();
+        let output = String::from_utf8(output).unwrap();
+        let lines: Vec<&str> = output.lines().collect();
+        let expected = "failed there is no 'none' here";
+        assert_eq!(lines, ["ready {}", "done {\"get\":2.5}", "failed no hit", expected]);
     }
 }

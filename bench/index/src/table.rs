@@ -58,9 +58,9 @@ fn word(part: &GoalResult) -> &'static str {
 }
 
 fn is_stretch(part: &GoalResult) -> bool {
-    let least = part.goal.as_ref().is_some_and(|goal| goal.starts_with(">="));
+    let is_lower_bound = part.goal.as_ref().is_some_and(|goal| goal.starts_with(">="));
     let reaches = |found: Spread, stretch: f64| {
-        if least { found.median >= stretch } else { found.median <= stretch }
+        if is_lower_bound { found.median >= stretch } else { found.median <= stretch }
     };
     part.found.zip(part.stretch).is_some_and(|(found, stretch)| reaches(found, stretch))
 }
@@ -119,14 +119,14 @@ pub fn histograms(measured: &Measurements) -> String {
 fn lines_of_histograms(rounds: &Rounds) -> BTreeMap<String, Vec<String>> {
     let mut parts: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
     for name in rounds.names() {
-        let Some((of, end)) = name.split_once(HISTOGRAM) else { continue };
+        let Some((measure, end)) = name.split_once(HISTOGRAM) else { continue };
         if let (Ok(end), Ok(share)) = (end.parse(), rounds.spread(&name)) {
-            parts.entry(of.to_owned()).or_default().insert(end, share.median);
+            parts.entry(measure.to_owned()).or_default().insert(end, share.median);
         }
     }
     let words = |parts: BTreeMap<u64, f64>| {
-        let seen = parts.into_iter().filter(|(_, share)| *share >= LEAST_PERCENT);
-        seen.map(|(end, share)| format!("{end}: {}", number(share))).collect()
+        let large_parts = parts.into_iter().filter(|(_, share)| *share >= LEAST_PERCENT);
+        large_parts.map(|(end, share)| format!("{end}: {}", number(share))).collect()
     };
     parts.into_iter().map(|(name, parts)| (name, words(parts))).collect()
 }
@@ -135,7 +135,7 @@ fn lines_of_histograms(rounds: &Rounds) -> BTreeMap<String, Vec<String>> {
 #[must_use]
 pub fn closing(judged: &[GoalResult]) -> String {
     let with_goal = judged.iter().filter(|part| part.goal.is_some());
-    let met = with_goal.clone().filter(|part| part.verdict == Verdict::Met).count();
+    let goals_met = with_goal.clone().filter(|part| part.verdict == Verdict::Met).count();
     let (mut missed, mut noisy, mut unmeasured) = (0, 0, 0);
     for part in with_goal.clone() {
         match part.verdict {
@@ -147,8 +147,8 @@ pub fn closing(judged: &[GoalResult]) -> String {
     }
     let all = with_goal.count();
     format!(
-        "bench-index: met {met} of {all} goals ({missed} missed, {noisy} noisy, {unmeasured} not \
-         measured)"
+        "bench-index: met {goals_met} of {all} goals ({missed} missed, {noisy} noisy, {unmeasured} \
+         not measured)"
     )
 }
 
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn each_verdict_is_printed_and_counted_once() {
-        let none = Verdict::NotMeasured("needs the image".to_owned());
-        let unmeasured = GoalResult { found: None, value: None, ..judged(none, 1.0) };
+        let not_measured = Verdict::NotMeasured("needs the image".to_owned());
+        let unmeasured = GoalResult { found: None, value: None, ..judged(not_measured, 1.0) };
         let all = [
             judged(Verdict::Met, 2.4),
             judged(Verdict::Met, 2.1),

@@ -94,15 +94,15 @@ fn verdict(part: &Part, number: &Spread) -> Verdict {
 
 /// Returns the judged number and the value that it derives from.
 fn found(part: &Part, measured: &Measurements) -> Result<(Spread, Spread), String> {
-    if let Some(needs) = &part.needs {
-        return Err(format!("needs {needs}"));
+    if let Some(requirement) = &part.needs {
+        return Err(format!("needs {requirement}"));
     }
     let rounds = measured.get(&part.section);
     let rounds = rounds.ok_or_else(|| format!("no section '{}'", part.section))?;
     let rounds = rounds.as_ref().map_err(Clone::clone)?;
     let value = rounds.spread(&part.value)?;
     let number = match &part.over {
-        Some(over) => rounds.ratio(&part.value, over)?,
+        Some(baseline) => rounds.ratio(&part.value, baseline)?,
         None => value,
     };
     Ok((number, value))
@@ -148,11 +148,14 @@ mod tests {
 
     #[test]
     fn section_without_measurements_gives_its_reason() {
-        let none = Measurements::from([("s".to_owned(), Err("it ended".to_owned()))]);
-        let not = |words: &str| Verdict::NotMeasured(words.to_owned());
-        assert_eq!(judged(PART, &none).verdict, not("it ended"));
-        assert_eq!(judged(PART, &Measurements::new()).verdict, not("no section 's'"));
-        assert_eq!(judged("needs = 'the image'", &none).verdict, not("needs the image"));
+        let without_section = Measurements::from([("s".to_owned(), Err("it ended".to_owned()))]);
+        let not_measured = |words: &str| Verdict::NotMeasured(words.to_owned());
+        assert_eq!(judged(PART, &without_section).verdict, not_measured("it ended"));
+        assert_eq!(judged(PART, &Measurements::new()).verdict, not_measured("no section 's'"));
+        assert_eq!(
+            judged("needs = 'the image'", &without_section).verdict,
+            not_measured("needs the image")
+        );
         let free = judged("section = 's'\nvalue = 'get'", &measured(&[(1.0, 1.0)]));
         assert_eq!(free.verdict, Verdict::NoGoal);
     }

@@ -108,13 +108,13 @@ impl Copy {
     pub fn effect(
         &self,
         numbers: impl Iterator<Item = u64>,
-        kept: DocumentForm,
+        form: DocumentForm,
     ) -> Result<FoldEffects> {
         let (mut value, mut writes) = (Vec::new(), Vec::new());
         for number in numbers {
             self.data.value(number, &mut value);
-            let expires = kept.expires.then_some(Timestamp::from_micros(i64::MAX / 2));
-            let version = kept.version.then(|| self.state.position.document_version());
+            let expires = form.expires.then_some(Timestamp::from_micros(i64::MAX / 2));
+            let version = form.version.then(|| self.state.position.document_version());
             let mut document = Document::new(expires, version);
             document.set(VALUE, Some(Value::Bytes(value.clone())), None);
             let key = &self.data.key(number)[..self.data.key_bytes()];
@@ -254,11 +254,11 @@ impl Copy {
         }
         let applied = nanos();
         self.check()?;
-        let each = |nanos: u64| nanos as f64 / (ENTRIES * ENTRY) as f64;
+        let per_entry = |nanos: u64| nanos as f64 / (ENTRIES * ENTRY) as f64;
         Ok(vec![
-            ("decode and check".to_owned(), each(decoded - began)),
-            ("decode, check and apply".to_owned(), each(applied - decoded)),
-            ("from the log M/s".to_owned(), 1e3 / each(applied - decoded)),
+            ("decode and check".to_owned(), per_entry(decoded - began)),
+            ("decode, check and apply".to_owned(), per_entry(applied - decoded)),
+            ("from the log M/s".to_owned(), 1e3 / per_entry(applied - decoded)),
         ])
     }
 

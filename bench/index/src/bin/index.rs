@@ -21,13 +21,13 @@ use forebay_bench_report::{Bench, Contender};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let ended = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => run(),
         ["worker", section, role, entries] => work(section, role, entries),
-        ["opened", entries, value_bytes, how] => opened(entries, value_bytes, how),
+        ["opened", entries, value_bytes, way] => opened(entries, value_bytes, way),
         _ => Err("index takes no arguments; run: make bench-index".to_owned()),
     };
-    match ended {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("bench-index: {problem}");
@@ -41,16 +41,16 @@ fn run() -> Result<(), String> {
     let mut report = Report::start(times)?;
     let rows = plan::rows_asked();
     let sections = plan::sections();
-    let mut said = driver::WorkerReports::default();
-    let measured = driver::run(&sections, &Programs::find()?, times, rows.as_deref(), &mut said);
-    print!("{}", report.finish(&sections, measured, said)?);
+    let mut reports = driver::WorkerReports::default();
+    let measured = driver::run(&sections, &Programs::find()?, times, rows.as_deref(), &mut reports);
+    print!("{}", report.finish(&sections, measured, reports)?);
     Ok(())
 }
 
 /// Holds the data of a section and answers orders.
 fn work(section: &str, role: &str, entries: &str) -> Result<(), String> {
     let sections = plan::sections();
-    let found = sections.iter().find(|known| known.name == section);
+    let found = sections.iter().find(|candidate| candidate.name == section);
     let data = found.map(|section| section.data).ok_or("there is no such section")?;
     let number = |word: &str| word.parse::<u64>().map_err(|error| format!("{word}: {error}"));
     let entries = number(entries)?;
@@ -104,9 +104,9 @@ fn reopen(data: Data) -> Result<(), String> {
     answer(data, &mut contenders)
 }
 
-fn opened(entries: &str, value_bytes: &str, how: &str) -> Result<(), String> {
+fn opened(entries: &str, value_bytes: &str, way: &str) -> Result<(), String> {
     let number = |word: &str| word.parse::<u64>().map_err(|error| format!("{word}: {error}"));
-    reopen::opened(number(entries)?, number(value_bytes)? as usize, how)
+    reopen::opened(number(entries)?, number(value_bytes)? as usize, way)
 }
 
 fn apply(data: Data) -> Result<(), String> {

@@ -40,11 +40,15 @@ impl Chain {
         Ok(Self { data, index: copy.index.clone(), value, at: data.key(0), buffer })
     }
 
-    /// Reads until `ends` is set, at most `most` times; returns the time of each read.
-    pub(super) fn read(&mut self, most: usize, ends: &AtomicBool) -> Result<Vec<u64>, String> {
-        let mut times = Vec::with_capacity(most.min(SINGLES * 4));
+    /// Reads until `must_end` is set, at most `reads_max` times; returns the time of each read.
+    pub(super) fn read(
+        &mut self,
+        reads_max: usize,
+        must_end: &AtomicBool,
+    ) -> Result<Vec<u64>, String> {
+        let mut times = Vec::with_capacity(reads_max.min(SINGLES * 4));
         let began_at = self.data.number(&self.at);
-        while times.len() < most && !ends.load(Ordering::Relaxed) {
+        while times.len() < reads_max && !must_end.load(Ordering::Relaxed) {
             // Growing the list of times must not count as a read's time.
             times.reserve(GLANCE);
             let mut before = nanos();
@@ -111,42 +115,42 @@ impl ConcurrentReads {
     /// Fails if a document is missing, or a write fails.
     pub fn concurrent(&mut self, name: &str, per_second: u64) -> Result<Values, String> {
         let (copy, effects, reader) = (&mut self.copy, &self.effects, &mut self.reader);
-        let ends = AtomicBool::new(false);
-        let (times, wrote) = thread::scope(|scope| {
-            let writer = scope.spawn(|| write_paced(copy, effects, per_second, &ends));
+        let must_end = AtomicBool::new(false);
+        let (times, write_rate) = thread::scope(|scope| {
+            let writer = scope.spawn(|| write_paced(copy, effects, per_second, &must_end));
             let times = reader.read(SINGLES, &AtomicBool::new(false));
-            ends.store(true, Ordering::Relaxed);
+            must_end.store(true, Ordering::Relaxed);
             (times, writer.join())
         });
-        let wrote = wrote.map_err(|_| "the writer panicked".to_owned())??;
+        let write_rate = write_rate.map_err(|_| "the writer panicked".to_owned())??;
         let mut values = percentiles(name, &times?)?;
-        values.push((format!("{name} achieved, %"), 100.0 * wrote / per_second as f64));
+        values.push((format!("{name} achieved, %"), 100.0 * write_rate / per_second as f64));
         Ok(values)
     }
 }
 
-/// Writes until `ends` is set, each entry at its due time; returns updates per second.
+/// Writes until `must_end` is set, each entry at its due time; returns updates per second.
 fn write_paced(
     copy: &mut Copy,
     effects: &[FoldEffects],
     per_second: u64,
-    ends: &AtomicBool,
+    must_end: &AtomicBool,
 ) -> Result<f64, String> {
     stay_on(WRITER_CORE)?;
-    let (began, mut written) = (nanos(), 0_u64);
-    while !ends.load(Ordering::Relaxed) {
-        let due = began + written * 1_000_000_000 / per_second;
+    let (began, mut entries_written) = (nanos(), 0_u64);
+    while !must_end.load(Ordering::Relaxed) {
+        let due_at = began + entries_written * 1_000_000_000 / per_second;
         let now = nanos();
-        if now < due {
+        if now < due_at {
             // Sleeps are late by tens of microseconds; the writer makes up for late entries.
-            thread::sleep(Duration::from_nanos((due - now).min(1_000_000)));
+            thread::sleep(Duration::from_nanos((due_at - now).min(1_000_000)));
             continue;
         }
-        let effect = &effects[(written / PACED) as usize % effects.len()];
+        let effect = &effects[(entries_written / PACED) as usize % effects.len()];
         copy.take(effect).map_err(words)?;
-        written += PACED;
+        entries_written += PACED;
     }
-    Ok(written as f64 * 1e9 / (nanos() - began).max(1) as f64)
+    Ok(entries_written as f64 * 1e9 / (nanos() - began).max(1) as f64)
 }
 
 #[cfg(test)]

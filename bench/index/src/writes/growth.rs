@@ -56,30 +56,33 @@ impl Growth {
     /// # Errors
     /// Fails if a document is missing, or there is no memory.
     pub fn grow(&self) -> Result<Values, String> {
-        let GrowthTimes { still, growing, calls, moved } = self.grow_once()?;
-        let mut least = calls.clone();
+        let GrowthTimes { still: still_times, growing, calls, moved } = self.grow_once()?;
+        let mut least_calls = calls.clone();
         for _ in 1..GROWN {
-            for (least, again) in least.iter_mut().zip(self.grow_once()?.calls) {
-                *least = again.min(*least);
+            for (least_calls, second_call) in least_calls.iter_mut().zip(self.grow_once()?.calls) {
+                *least_calls = second_call.min(*least_calls);
             }
         }
-        let mut values = percentiles("still", &still)?;
+        let mut values = percentiles("still", &still_times)?;
         values.extend(percentiles("growing", &growing)?);
         let longest = |calls: &[u64]| calls.iter().copied().max().unwrap_or(0);
-        let longest_least = longest(&least);
-        let place = least.iter().position(|call| *call == longest_least).unwrap_or(0);
+        let longest_least = longest(&least_calls);
+        let place = least_calls.iter().position(|call| *call == longest_least).unwrap_or(0);
         let before = self.first + place as u64 * ENTRY;
-        let over = calls.iter().filter(|call| **call > 1_000_000).count();
+        let slow_calls = calls.iter().filter(|call| **call > 1_000_000).count();
         let (all, inserted) = (calls.iter().sum::<u64>(), self.data.entries - self.first);
-        let each = [
+        let single_values = [
             ("longest apply, ms", longest_least as f64 / 1e6),
             ("documents before the longest apply, M", before as f64 / 1e6),
             ("longest apply of one growth, ms", longest(&calls) as f64 / 1e6),
-            ("applies over 1 ms in a million, one growth", over as f64 * 1e6 / calls.len() as f64),
+            (
+                "applies over 1 ms in a million, one growth",
+                slow_calls as f64 * 1e6 / calls.len() as f64,
+            ),
             ("groups moved by one change, most", moved.into()),
             ("insert", all as f64 / inserted as f64),
         ];
-        values.extend(each.map(|(name, value)| (name.to_owned(), value)));
+        values.extend(single_values.map(|(name, value)| (name.to_owned(), value)));
         Ok(values)
     }
 
@@ -87,12 +90,12 @@ impl Growth {
         let small = Data { entries: self.first, ..self.data };
         let mut copy = Copy { data: self.data, ..Copy::fill(small).map_err(words)? };
         let mut reader = Chain::new(&copy, small)?;
-        let (mut still, mut growing, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut still_times, mut growing, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         let entries = (self.data.entries - self.first) / ENTRY;
         let border = |part| self.first + entries * part / PARTS * ENTRY;
         for part in 0..PARTS {
             reader.read(WARMED, &AtomicBool::new(false))?;
-            still.extend(reader.read(STILL, &AtomicBool::new(false))?);
+            still_times.extend(reader.read(STILL, &AtomicBool::new(false))?);
             let end = if part + 1 == PARTS { self.data.entries } else { border(part + 1) };
             growing.extend(read_during_growth(
                 &mut copy,
@@ -105,7 +108,12 @@ impl Growth {
         if found != self.data.entries {
             return Err(format!("{found} documents of {}", self.data.entries));
         }
-        Ok(GrowthTimes { still, growing, calls, moved: copy.writer.groups_moved_max() })
+        Ok(GrowthTimes {
+            still: still_times,
+            growing,
+            calls,
+            moved: copy.writer.groups_moved_max(),
+        })
     }
 }
 
@@ -116,14 +124,14 @@ fn read_during_growth(
     come: Range<u64>,
     calls: &mut Vec<u64>,
 ) -> Result<Vec<u64>, String> {
-    let ends = AtomicBool::new(false);
+    let must_end = AtomicBool::new(false);
     let (times, inserted) = thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let inserted = insert(copy, come, calls);
-            ends.store(true, Ordering::Relaxed);
+            must_end.store(true, Ordering::Relaxed);
             inserted
         });
-        (reader.read(usize::MAX, &ends), writer.join())
+        (reader.read(usize::MAX, &must_end), writer.join())
     });
     inserted.map_err(|_| "the writer panicked".to_owned())??;
     times
@@ -170,9 +178,11 @@ mod tests {
     fn growth_reaches_all_documents() {
         let data = Data { entries: 10_100, keys: Keys::Bytes16, value_bytes: 50 };
         let values = Growth::new(data, 1_000).grow().unwrap();
-        let value = |of: &str| values.iter().find(|(name, _)| name == of).unwrap().1;
-        let (least, one) = (value("longest apply, ms"), value("longest apply of one growth, ms"));
-        assert!(0.0 < least && least <= one);
+        let value =
+            |name_wanted: &str| values.iter().find(|(name, _)| name == name_wanted).unwrap().1;
+        let (least_longest, longest_of_one) =
+            (value("longest apply, ms"), value("longest apply of one growth, ms"));
+        assert!(0.0 < least_longest && least_longest <= longest_of_one);
         assert_eq!(value("groups moved by one change, most"), 1.0);
         assert!(value("growing p50") > 0.0 && value("still p50") > 0.0);
     }
