@@ -63,7 +63,7 @@ struct StoredLog {
 
 /// The work and the time of one contender in one round.
 struct Pace<'a> {
-    held: &'a StoredLog,
+    stored_log: &'a StoredLog,
     entries: u64,
     seconds: f64,
 }
@@ -74,30 +74,30 @@ struct Pace<'a> {
 /// Fails if a contender fails; the message has its name and the round.
 pub fn run(plan: &ApplyPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
-    let said = |failure: Failure| failure.to_string();
-    let server = runtime.block_on(fill(plan.changes)).map_err(said)?;
+    let failure_text = |failure: Failure| failure.to_string();
+    let server = runtime.block_on(fill(plan.changes)).map_err(failure_text)?;
     // The log exists twice: a log has one process, and each of two bootstraps needs its own.
     let twin = crate::server::copy_of(server.data())?;
-    let log = runtime.block_on(open_log(twin.path())).map_err(said)?;
-    let written = runtime.block_on(StoredLog::read(&*log)).map_err(said)?;
+    let log = runtime.block_on(open_log(twin.path())).map_err(failure_text)?;
+    let stored_log = runtime.block_on(StoredLog::read(&*log)).map_err(failure_text)?;
     let shapes: Vec<(usize, StoredLog)> = plan
         .shapes
         .iter()
-        .map(|changes| Ok((*changes, written.with_entries_of(*changes)?)))
+        .map(|changes| Ok((*changes, stored_log.with_entries_of(*changes)?)))
         .collect::<forebay::Result<_>>()
         .map_err(|error| error.to_string())?;
     let mut contenders = Vec::new();
-    for (changes, held) in &shapes {
-        contenders.extend(steps(*changes, held));
+    for (changes, shape_log) in &shapes {
+        contenders.extend(steps(*changes, shape_log));
     }
     contenders.push(Contender::several(LOCAL, || {
         let log = Arc::clone(&log);
         let run = || runtime.block_on(bootstrap_from(log));
-        written.paced(run)?.values(LOCAL)
+        stored_log.paced(run)?.values(LOCAL)
     }));
     contenders.push(Contender::several(REMOTE, || {
         let run = || runtime.block_on(bootstrap_over(server.address()));
-        written.paced(run)?.values(REMOTE)
+        stored_log.paced(run)?.values(REMOTE)
     }));
     let rounds = interleave(plan.rounds, &mut contenders)?;
     drop(contenders);
@@ -163,9 +163,9 @@ impl StoredLog {
 
     /// Runs a function over all records, and times it.
     fn paced(&self, run: impl FnOnce() -> Result<(), Failure>) -> Result<Pace<'_>, String> {
-        let (seconds, done) = seconds(run);
-        done.map_err(|failure| failure.to_string())?;
-        Ok(Pace { held: self, entries: self.entries(), seconds })
+        let (seconds, result) = seconds(run);
+        result.map_err(|failure| failure.to_string())?;
+        Ok(Pace { stored_log: self, entries: self.entries(), seconds })
     }
 }
 
@@ -174,14 +174,14 @@ impl Pace<'_> {
         let per_second = |count: u64| count as f64 / self.seconds;
         Ok(vec![
             (measure(name, "entries/s"), per_second(self.entries)),
-            (measure(name, "changes/s"), per_second(self.held.changes)),
-            (measure(name, "MB/s"), per_second(self.held.bytes) / 1e6),
+            (measure(name, "changes/s"), per_second(self.stored_log.changes)),
+            (measure(name, "MB/s"), per_second(self.stored_log.bytes) / 1e6),
         ])
     }
 }
 
-fn measure(name: &str, what: &str) -> String {
-    format!("{name}, {what}")
+fn measure(name: &str, quantity: &str) -> String {
+    format!("{name}, {quantity}")
 }
 
 async fn read_all(log: &dyn ChangeLog, at: PartitionRef) -> Result<Vec<LogRecord>, Failure> {
@@ -222,33 +222,33 @@ fn split(records: &[LogRecord], changes: usize) -> forebay::Result<Vec<LogRecord
 
 /// Returns the steps of applying, each alone, on one thread, and the reader that performs all of
 /// them.
-fn steps(changes: usize, held: &StoredLog) -> Vec<Contender<'_>> {
+fn steps(changes: usize, stored_log: &StoredLog) -> Vec<Contender<'_>> {
     let named = |step: &str| step_name(step, changes);
     let (reader, all, decode) = (named(READER), named(ALL_STEPS), named(DECODE));
     let (fold, index) = (named(FOLD), named(INDEX));
     vec![
         Contender::several(&reader.clone(), move || {
-            let (runtime, log) = memory_log(held).map_err(|failure| failure.to_string())?;
+            let (runtime, log) = memory_log(stored_log).map_err(|failure| failure.to_string())?;
             let run = || runtime.block_on(bootstrap_from(log));
-            held.paced(run)?.values(&reader)
+            stored_log.paced(run)?.values(&reader)
         }),
         Contender::several(&all.clone(), move || {
-            let mut copy = Copy::empty(held).map_err(|failure| failure.to_string())?;
-            held.paced(|| copy.apply_all(held))?.values(&all)
+            let mut copy = Copy::empty(stored_log).map_err(|failure| failure.to_string())?;
+            stored_log.paced(|| copy.apply_all(stored_log))?.values(&all)
         }),
         Contender::several(&decode.clone(), move || {
-            held.paced(|| decode_all(held))?.values(&decode)
+            stored_log.paced(|| decode_all(stored_log))?.values(&decode)
         }),
         Contender::several(&fold.clone(), move || {
-            let prepared = Copy::empty(held).and_then(|copy| copy.prepare(held));
+            let prepared = Copy::empty(stored_log).and_then(|copy| copy.prepare(stored_log));
             let (prepared, _) = prepared.map_err(|failure| failure.to_string())?;
-            held.paced(|| prepared.fold_all())?.values(&fold)
+            stored_log.paced(|| prepared.fold_all())?.values(&fold)
         }),
         Contender::several(&index.clone(), move || {
-            let prepared = Copy::empty(held).and_then(|copy| copy.prepare(held));
+            let prepared = Copy::empty(stored_log).and_then(|copy| copy.prepare(stored_log));
             let (_, effects) = prepared.map_err(|failure| failure.to_string())?;
-            let mut copy = Copy::empty(held).map_err(|failure| failure.to_string())?;
-            held.paced(|| copy.write_all(&effects))?.values(&index)
+            let mut copy = Copy::empty(stored_log).map_err(|failure| failure.to_string())?;
+            stored_log.paced(|| copy.write_all(&effects))?.values(&index)
         }),
     ]
 }
@@ -264,8 +264,8 @@ fn step_name(step: &str, changes: usize) -> String {
     format!("{step}, entries of {changes}")
 }
 
-fn decode_all(held: &StoredLog) -> Result<(), Failure> {
-    for record in held.partitions.iter().flatten() {
+fn decode_all(stored_log: &StoredLog) -> Result<(), Failure> {
+    for record in stored_log.partitions.iter().flatten() {
         std::hint::black_box(decode_entry(&record.entry)?);
     }
     Ok(())
@@ -296,34 +296,34 @@ impl RowLookup for Rows {
 }
 
 impl Copy {
-    fn empty(held: &StoredLog) -> Result<Self, Failure> {
+    fn empty(stored_log: &StoredLog) -> Result<Self, Failure> {
         let count = PartitionCount(data::PARTITIONS);
-        let definition = data::spec(STORE).define(held.store)?;
+        let definition = data::spec(STORE).define(stored_log.store)?;
         let index = Index::new([SchemaAt::of(definition)], count.partitions(), 7)?;
         let mut partitions = Vec::new();
         for partition in count.partitions() {
-            let at = PartitionRef { store: held.store, partition };
+            let at = PartitionRef { store: stored_log.store, partition };
             partitions.push((PartitionState::new(at, count), index.writer(partition)?));
         }
         Ok(Self { index, partitions })
     }
 
-    fn apply_all(&mut self, held: &StoredLog) -> Result<(), Failure> {
-        for ((state, writer), records) in self.partitions.iter_mut().zip(&held.partitions) {
+    fn apply_all(&mut self, stored_log: &StoredLog) -> Result<(), Failure> {
+        for ((state, writer), records) in self.partitions.iter_mut().zip(&stored_log.partitions) {
             for record in records {
                 let effects = state.apply(decoded(record), writer, self.index.schemas());
                 let effects = effects.map_err(|error| format!("{error:?}"))?;
                 writer.apply(&effects, state)?;
             }
         }
-        self.check(held)
+        self.check(stored_log)
     }
 
     /// Prepares everything that the fold and the index need to run alone.
-    fn prepare(mut self, held: &StoredLog) -> Result<(Folds, Effects), Failure> {
+    fn prepare(mut self, stored_log: &StoredLog) -> Result<(Folds, Effects), Failure> {
         let mut effects = Vec::new();
         let mut folds = Vec::new();
-        for ((state, _), records) in self.partitions.iter_mut().zip(&held.partitions) {
+        for ((state, _), records) in self.partitions.iter_mut().zip(&stored_log.partitions) {
             folds.push((state.clone(), Rows, records.iter().map(decoded).collect()));
             let mut of_partition = Vec::new();
             for record in records {
@@ -346,9 +346,9 @@ impl Copy {
     }
 
     /// Checks the number of documents, because a fold that skips changes would be fast.
-    fn check(&self, held: &StoredLog) -> Result<(), Failure> {
+    fn check(&self, stored_log: &StoredLog) -> Result<(), Failure> {
         let documents: u64 = self.partitions.iter().map(|(_, w)| w.usage().documents).sum();
-        let expected = held.changes.min(data::KEYS);
+        let expected = stored_log.changes.min(data::KEYS);
         if documents == expected {
             return Ok(());
         }
@@ -374,18 +374,19 @@ fn decoded(record: &LogRecord) -> Record {
 }
 
 /// Creates a log in memory with all records, and one thread that reads it.
-fn memory_log(held: &StoredLog) -> Result<(Runtime, Arc<MemoryLog>), Failure> {
+fn memory_log(stored_log: &StoredLog) -> Result<(Runtime, Arc<MemoryLog>), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let log = runtime.block_on(async {
-        let control = held.control.iter().map(|entry| LogRecord {
+        let control = stored_log.control.iter().map(|entry| LogRecord {
             offset: Offset(0),
             append_time: Timestamp::MIN,
             entry: entry.clone(),
         });
         let log = memory_of(&control.collect::<Vec<_>>()).await?;
-        log.create(held.store, PartitionCount(data::PARTITIONS)).await?;
-        for (partition, records) in held.partitions.iter().enumerate() {
-            let at = PartitionRef { store: held.store, partition: PartitionId(partition as u32) };
+        log.create(stored_log.store, PartitionCount(data::PARTITIONS)).await?;
+        for (partition, records) in stored_log.partitions.iter().enumerate() {
+            let at =
+                PartitionRef { store: stored_log.store, partition: PartitionId(partition as u32) };
             for record in records {
                 log.append(at, record.entry.clone()).await?;
             }
@@ -465,11 +466,11 @@ fn add(rows: &mut Vec<Row>, name: &str, peer: Option<&str>, rounds: &Rounds) -> 
         ("changes/s", Unit::PerSecond),
         ("MB/s", Unit::MegabytesPerSecond),
     ];
-    for (what, unit) in units {
-        let ours = measure(name, what);
-        rows.push(match peer.map(|peer| measure(peer, what)) {
-            Some(peer) => Row::against(&ours, unit, rounds, &ours, &peer)?,
-            None => Row::alone(&ours, unit, rounds, &ours)?,
+    for (quantity, unit) in units {
+        let own_measure = measure(name, quantity);
+        rows.push(match peer.map(|peer| measure(peer, quantity)) {
+            Some(peer) => Row::against(&own_measure, unit, rounds, &own_measure, &peer)?,
+            None => Row::alone(&own_measure, unit, rounds, &own_measure)?,
         });
     }
     Ok(())

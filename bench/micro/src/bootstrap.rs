@@ -96,28 +96,31 @@ impl BootstrapSide {
     fn measure(&self, runtime: &Runtime) -> Result<Values, String> {
         let measured = runtime.block_on(async {
             let folder = scratch()?;
-            let begun = self.open(folder.path()).await?;
+            let bootstrapped = self.open(folder.path()).await?;
             let restarted = self.open(folder.path()).await?;
             self.forget_copies(folder.path());
             disk_baseline::forget_cached(folder.path())?;
             let rebooted = self.open(folder.path()).await?;
             self.forget_copies(folder.path());
-            Ok::<_, Failure>((begun, restarted, rebooted))
+            Ok::<_, Failure>((bootstrapped, restarted, rebooted))
         });
-        let (begun, restarted, rebooted) = measured.map_err(|failure| failure.to_string())?;
-        let opened = [&begun, &restarted, &rebooted];
-        let bootstraps = opened.map(|begun| begun.records.bootstraps);
+        let (bootstrapped, restarted, rebooted) =
+            measured.map_err(|failure| failure.to_string())?;
+        let openings = [&bootstrapped, &restarted, &rebooted];
+        let bootstraps = openings.map(|opening| opening.records.bootstraps);
         if bootstraps != [u64::from(self.plan.partitions), 0, 0] {
-            let (records, errors) =
-                (opened.map(|begun| begun.records), opened.map(|begun| &begun.last_error));
+            let (records, errors) = (
+                openings.map(|opening| opening.records),
+                openings.map(|opening| &opening.last_error),
+            );
             return Err(format!(
                 "{bootstraps:?} partitions began with a snapshot; last error of each opening: \
                  {errors:?}; its records: {records:?}"
             ));
         }
         Ok(vec![
-            (measure(BOOTSTRAP, RATE), self.bytes as f64 / 1e6 / begun.served),
-            (measure(BOOTSTRAP, LAST_BYTE), begun.served - begun.fetched),
+            (measure(BOOTSTRAP, RATE), self.bytes as f64 / 1e6 / bootstrapped.served),
+            (measure(BOOTSTRAP, LAST_BYTE), bootstrapped.served - bootstrapped.fetched),
             (measure(RESTART, FIRST_GET), restarted.served * 1e3),
             (measure(REBOOT, FIRST_GET), rebooted.served * 1e3),
         ])
@@ -137,7 +140,7 @@ impl BootstrapSide {
             .snapshots(self.snapshots.clone())
             .memory_limit(self.plan.memory_limit);
         let (began, mut fetched) = (nanos(), FetchTimes::default());
-        let since = |at: u64| (at - began) as f64 / 1e9;
+        let seconds_until = |moment: u64| (moment - began) as f64 / 1e9;
         let reader = Reader::open(self.server.address(), options).await?;
         // Keys that most likely cover each partition; every read is awaited.
         let keys = (0..u64::from(self.plan.partitions) * 8).map(|key| key % self.plan.documents);
@@ -146,21 +149,22 @@ impl BootstrapSide {
             fill_value(key, self.plan.value_bytes, &mut value);
             while !holds(&reader, key, &value)? {
                 let status = reader.status();
-                fetched.look(&status, since(nanos()));
-                if since(nanos()) > PATIENCE.as_secs_f64() {
+                fetched.look(&status, seconds_until(nanos()));
+                if seconds_until(nanos()) > PATIENCE.as_secs_f64() {
                     return Err(format!("the reader does not serve: {status:?}").into());
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         }
-        let served = since(nanos());
+        let served_after = seconds_until(nanos());
         let records = reader.metrics().counts;
-        let kept = tokio::time::timeout(PATIENCE, await_checkpoints(&reader)).await;
-        kept.map_err(|_| format!("the reader wrote no checkpoint: {:?}", reader.status()))?;
+        let checkpoints_written = tokio::time::timeout(PATIENCE, await_checkpoints(&reader)).await;
+        checkpoints_written
+            .map_err(|_| format!("the reader wrote no checkpoint: {:?}", reader.status()))?;
         reader.close(PATIENCE).await?;
         let last_error = fetched.last_error.take();
         let fetched = fetched.last(self.plan.partitions as usize);
-        Ok(BootstrapTimes { fetched, served, records, last_error })
+        Ok(BootstrapTimes { fetched, served: served_after, records, last_error })
     }
 }
 
@@ -257,9 +261,9 @@ async fn fill(plan: &BootstrapPlan) -> Result<(Arc<Definition>, TempDir), Failur
         fill_value(number, plan.value_bytes, &mut value);
         stream.send(store.put(number as i64).set("value", value.as_slice())).await?;
     }
-    let written = stream.close().await?;
+    let summary = stream.close().await?;
     // The snapshots are created from the node's shards.
-    let applied = ReadOptions::after(written.token, PATIENCE);
+    let applied = ReadOptions::after(summary.token, PATIENCE);
     store.ordered()?.get(&applied, 0_i64).await?;
     Ok((store.definition(), server.stop()?))
 }
@@ -282,15 +286,15 @@ async fn await_snapshots(
     documents: u64,
 ) -> Result<u64, Failure> {
     loop {
-        let (mut there, mut bytes) = (0, 0);
+        let (mut documents_stored, mut bytes) = (0, 0);
         for partition in definition.partitions.partitions() {
             let at = PartitionRef { store: definition.store, partition };
             if let Some(newest) = snapshots.partition(at).newest(None).await? {
-                there += newest.base.documents;
+                documents_stored += newest.base.documents;
                 bytes += newest.base.bytes();
             }
         }
-        if there == documents {
+        if documents_stored == documents {
             return Ok(bytes);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -301,18 +305,18 @@ const RATE: &str = "MB/s of images";
 const LAST_BYTE: &str = "last verified byte to first get, s";
 const FIRST_GET: &str = "open to the first get, ms";
 
-fn measure(name: &str, what: &str) -> String {
-    format!("{name}, {what}")
+fn measure(name: &str, quantity: &str) -> String {
+    format!("{name}, {quantity}")
 }
 
 fn rows(rounds: &Rounds) -> Result<Vec<Row>, String> {
     let rate = measure(BOOTSTRAP, RATE);
-    let alone = |unit, measure: String| Row::alone(&measure, unit, rounds, &measure);
+    let row_alone = |unit, measure: String| Row::alone(&measure, unit, rounds, &measure);
     Ok(vec![
         Row::against(&rate, Unit::MegabytesPerSecond, rounds, &rate, DISK)?,
-        alone(Unit::Seconds, measure(BOOTSTRAP, LAST_BYTE))?,
-        alone(Unit::Milliseconds, measure(RESTART, FIRST_GET))?,
-        alone(Unit::Milliseconds, measure(REBOOT, FIRST_GET))?,
-        alone(Unit::MegabytesPerSecond, DISK.to_owned())?,
+        row_alone(Unit::Seconds, measure(BOOTSTRAP, LAST_BYTE))?,
+        row_alone(Unit::Milliseconds, measure(RESTART, FIRST_GET))?,
+        row_alone(Unit::Milliseconds, measure(REBOOT, FIRST_GET))?,
+        row_alone(Unit::MegabytesPerSecond, DISK.to_owned())?,
     ])
 }

@@ -6,8 +6,8 @@ use rustix::time::{ClockId, clock_gettime};
 #[must_use]
 pub fn nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    let whole = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
-    whole.saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+    seconds.saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// Runs a function; returns its seconds and its result.

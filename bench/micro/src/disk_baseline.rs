@@ -23,16 +23,16 @@ const PIECE_BYTES: usize = 1 << 20;
 /// # Errors
 /// Fails if the disk fails.
 pub fn fdatasync(folder: &Path, record: &[u8], turn: Duration) -> Result<(f64, Latency), String> {
-    let failed =
+    let error_text =
         |error: std::io::Error| format!("append and sync in {}: {error}", folder.display());
     let path = folder.join("floor");
-    let mut file = File::create(&path).map_err(failed)?;
+    let mut file = File::create(&path).map_err(error_text)?;
     let began = nanos();
     let latency = Latency::of_steps(began, turn, || {
-        file.write_all(record).and_then(|()| file.sync_data()).map_err(failed)
+        file.write_all(record).and_then(|()| file.sync_data()).map_err(error_text)
     })?;
     let rate = latency.rate_since(began);
-    std::fs::remove_file(&path).map_err(failed)?;
+    std::fs::remove_file(&path).map_err(error_text)?;
     Ok((rate, latency))
 }
 
@@ -43,15 +43,15 @@ pub fn fdatasync(folder: &Path, record: &[u8], turn: Duration) -> Result<(f64, L
 pub fn sequential(folder: &Path, bytes: u64) -> Result<f64, String> {
     let path = folder.join("sequential");
     let piece = SeededRng::new(bytes).noise(PIECE_BYTES);
-    let (seconds, written) = seconds(|| {
+    let (seconds, write_result) = seconds(|| {
         let mut file = File::create(&path)?;
         for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {
             file.write_all(&piece)?;
         }
         file.sync_all()
     });
-    let removed = written.and_then(|()| std::fs::remove_file(&path));
-    removed.map_err(|error| format!("write {}: {error}", path.display()))?;
+    let removal = write_result.and_then(|()| std::fs::remove_file(&path));
+    removal.map_err(|error| format!("write {}: {error}", path.display()))?;
     Ok(bytes as f64 / seconds)
 }
 
@@ -66,27 +66,27 @@ struct Page([u8; 4096]);
 /// Fails if the disk fails, or its file system has no direct reads.
 pub fn direct_reads(folder: &Path, bytes: u64, turn: Duration) -> Result<(f64, Latency), String> {
     let path = folder.join("pages");
-    let failed = |error: std::io::Error| format!("read {} directly: {error}", path.display());
+    let error_text = |error: std::io::Error| format!("read {} directly: {error}", path.display());
     let pages = (bytes / 4096).max(1);
     let mut dice = SeededRng::new(pages);
-    let mut file = File::create(&path).map_err(failed)?;
+    let mut file = File::create(&path).map_err(error_text)?;
     for _ in 0..(pages * 4096).div_ceil(PIECE_BYTES as u64) {
-        file.write_all(&dice.noise(PIECE_BYTES)).map_err(failed)?;
+        file.write_all(&dice.noise(PIECE_BYTES)).map_err(error_text)?;
     }
-    file.sync_all().map_err(failed)?;
+    file.sync_all().map_err(error_text)?;
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    let file = open(&path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let file = open(&path, flags, Mode::empty()).map_err(|error| error_text(error.into()))?;
     let mut page = Box::new(Page([0; 4096]));
     let began = nanos();
     let latency = Latency::of_steps(began, turn, || {
-        let at = (dice.bits() % pages) * 4096;
-        match pread(&file, &mut page.0, at).map_err(|error| failed(error.into()))? {
+        let offset = (dice.bits() % pages) * 4096;
+        match pread(&file, &mut page.0, offset).map_err(|error| error_text(error.into()))? {
             4096 => Ok(()),
-            _ => Err(format!("{} has no whole page at {at}", path.display())),
+            _ => Err(format!("{} has no whole page at {offset}", path.display())),
         }
     })?;
     let rate = latency.rate_since(began);
-    std::fs::remove_file(&path).map_err(failed)?;
+    std::fs::remove_file(&path).map_err(error_text)?;
     Ok((rate, latency))
 }
 

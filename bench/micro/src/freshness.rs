@@ -57,12 +57,12 @@ impl FreshnessPlan {
         if self.kafka { all } else { &all[..1] }
     }
 
-    fn name(&self, log: &str, what: &str) -> String {
+    fn name(&self, log: &str, quantity: &str) -> String {
         let rate = match (self.rate / 1_000, self.rate % 1_000) {
             (thousands, 0) => format!("{thousands}K"),
             _ => self.rate.to_string(),
         };
-        format!("{log}, {rate} writes/s, {what}")
+        format!("{log}, {rate} writes/s, {quantity}")
     }
 }
 
@@ -103,12 +103,12 @@ pub fn run(plan: &FreshnessPlan) -> Result<Vec<Row>, String> {
 
 fn values(plan: &FreshnessPlan, log: &str, measured: &FreshnessRound) -> Result<Values, String> {
     let mut values = vec![(rate_measure(plan, log), measured.rate)];
-    for (what, latency) in [
+    for (quantity, latency) in [
         (ACKNOWLEDGED_TO_VISIBLE, &measured.acknowledged_to_visible),
         (DUE_TO_ACKNOWLEDGED, &measured.due_to_acknowledged),
         (DUE_TO_VISIBLE, &measured.due_to_visible),
     ] {
-        values.extend(latency.values(&plan.name(log, what), UNIT)?);
+        values.extend(latency.values(&plan.name(log, quantity), UNIT)?);
     }
     Ok(values)
 }
@@ -118,8 +118,8 @@ fn rows(plan: &FreshnessPlan, rounds: &Rounds) -> Result<Vec<Row>, String> {
     for log in plan.logs() {
         let rate = rate_measure(plan, log);
         rows.push(Row::alone(&rate, Unit::PerSecond, rounds, &rate)?);
-        for what in [ACKNOWLEDGED_TO_VISIBLE, DUE_TO_ACKNOWLEDGED, DUE_TO_VISIBLE] {
-            rows.extend(latency::rows(&plan.name(log, what), None, UNIT, rounds)?);
+        for quantity in [ACKNOWLEDGED_TO_VISIBLE, DUE_TO_ACKNOWLEDGED, DUE_TO_VISIBLE] {
+            rows.extend(latency::rows(&plan.name(log, quantity), None, UNIT, rounds)?);
         }
     }
     Ok(rows)
@@ -144,9 +144,9 @@ impl FreshnessSide {
         let server = Server::start(log)?;
         let client = Client::connect(server.address(), ClientOptions::default()).await?;
         let store = data::open_store(&client, STORE).await?;
-        let watched =
+        let watch_target =
             WatchTarget { store: STORE, field: "visits", keys: plan.watched, rest: watch::REST };
-        let watcher = Watcher::start(&plan.watcher, server.address(), watched)?;
+        let watcher = Watcher::start(&plan.watcher, server.address(), watch_target)?;
         Ok(Self { store, watcher, written: 0, _server: server })
     }
 
@@ -162,10 +162,10 @@ impl FreshnessSide {
         let stream = self.store.write_stream(StreamOptions::default())?;
         let mut stream = stream.deadline(PATIENCE);
         let (began, first) = (nanos(), self.written);
-        let due = |sent: u64| began + sent * 1_000_000_000 / plan.rate;
+        let due_at = |sent: u64| began + sent * 1_000_000_000 / plan.rate;
         let (mut sent, mut probes) = (0, JoinSet::new());
         while sent < plan.writes {
-            if due(sent) > nanos() {
+            if due_at(sent) > nanos() {
                 tokio::time::sleep(TICK).await;
                 continue;
             }
@@ -173,11 +173,11 @@ impl FreshnessSide {
             if sent % plan.timed_one_in == 0 {
                 let key = number / plan.timed_one_in % plan.watched;
                 let write = data::write_to(&self.store, &watch::key(key), number);
-                let (acknowledgement, due) = (stream.send(write).await?, due(sent));
+                let (acknowledgement, due_at) = (stream.send(write).await?, due_at(sent));
                 probes.spawn(async move {
                     acknowledgement.await?;
                     let acknowledged = nanos();
-                    Ok::<_, forebay::Error>(Probe { key, value: number, due, acknowledged })
+                    Ok::<_, forebay::Error>(Probe { key, value: number, due: due_at, acknowledged })
                 });
             } else {
                 stream.send(data::write(&self.store, number)).await?;
@@ -187,11 +187,11 @@ impl FreshnessSide {
         stream.close().await?;
         let rate = sent as f64 * 1e9 / (nanos() - began).max(1) as f64;
         self.written += sent;
-        let mut known = Vec::new();
+        let mut acknowledgements_known = Vec::new();
         while let Some(probe) = probes.join_next().await {
-            known.push(probe??);
+            acknowledgements_known.push(probe??);
         }
-        Ok((rate, known))
+        Ok((rate, acknowledgements_known))
     }
 }
 
@@ -202,11 +202,11 @@ fn measure(rate: f64, probes: &[Probe], sightings: &[Sighting]) -> Result<Freshn
         due_to_acknowledged: Latency::new()?,
         due_to_visible: Latency::new()?,
     };
-    for (probe, seen) in probes.iter().zip(seen(probes, sightings)?) {
+    for (probe, visible_at) in probes.iter().zip(seen(probes, sightings)?) {
         // A reader may see a write before its writer receives the acknowledgement.
-        measured.acknowledged_to_visible.record(seen.saturating_sub(probe.acknowledged));
+        measured.acknowledged_to_visible.record(visible_at.saturating_sub(probe.acknowledged));
         measured.due_to_acknowledged.record(probe.acknowledged.saturating_sub(probe.due));
-        measured.due_to_visible.record(seen.saturating_sub(probe.due));
+        measured.due_to_visible.record(visible_at.saturating_sub(probe.due));
     }
     Ok(measured)
 }

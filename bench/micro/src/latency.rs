@@ -178,10 +178,10 @@ pub fn rows(
     rounds: &Rounds,
 ) -> Result<Vec<Row>, String> {
     let row = |(label, _)| {
-        let ours = measure(name, label, unit);
+        let own_measure = measure(name, label, unit);
         match peer.map(|peer| measure(peer, label, unit)) {
-            Some(peer) => Row::against(&ours, unit, rounds, &ours, &peer),
-            None => Row::alone(&ours, unit, rounds, &ours),
+            Some(peer) => Row::against(&own_measure, unit, rounds, &own_measure, &peer),
+            None => Row::alone(&own_measure, unit, rounds, &own_measure),
         }
     };
     QUANTILES.into_iter().map(row).collect()

@@ -30,13 +30,13 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// # Errors
 /// Fails if the operating system provides no threads.
 pub fn runtime() -> Result<tokio::runtime::Runtime, String> {
-    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    built.map_err(|error| format!("start the runtime: {error}"))
+    let runtime_result = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime_result.map_err(|error| format!("start the runtime: {error}"))
 }
 
 /// Prints lines for the process that reads this one's standard output, without a delay.
 fn say(lines: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(lines.as_bytes())?;
-    out.flush()
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(lines.as_bytes())?;
+    stdout.flush()
 }

@@ -52,19 +52,19 @@ impl RawProducer {
         (topic, replicas): (&str, i32),
         record: &[u8],
     ) -> Result<Self, String> {
-        let failed = |error| format!("raw Kafka producer: {error}");
+        let error_text = |error| format!("raw Kafka producer: {error}");
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", brokers).set("acks", "all");
-        let admin: AdminClient<DefaultClientContext> = config.create().map_err(failed)?;
+        let admin: AdminClient<DefaultClientContext> = config.create().map_err(error_text)?;
         let new = NewTopic::new(topic, PARTITIONS as i32, TopicReplication::Fixed(replicas));
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-        let made = admin.create_topics([&new], &options).await.map_err(failed)?;
-        if let Some(Err((name, code))) = made.into_iter().next() {
+        let topics = admin.create_topics([&new], &options).await.map_err(error_text)?;
+        if let Some(Err((name, code))) = topics.into_iter().next() {
             return Err(format!("create the topic {name}: {code}"));
         }
         config.set("queue.buffering.max.messages", "1000000");
-        let patient = config.create().map_err(failed)?;
-        let eager = config.set("linger.ms", "0").create().map_err(failed)?;
+        let patient = config.create().map_err(error_text)?;
+        let eager = config.set("linger.ms", "0").create().map_err(error_text)?;
         Ok(Self { eager, patient, topic: topic.to_owned(), record: record.to_vec() })
     }
 
@@ -102,12 +102,12 @@ impl RawProducer {
             let timed = (count % TIMED_ONE_IN == 0).then(|| (nanos(), Arc::clone(&latency)));
             waiting.push(tokio::spawn(await_delivery(sent, permit, timed)));
             count += 1;
-            while let Some(Some(done)) = futures::FutureExt::now_or_never(waiting.next()) {
-                done.map_err(|error| error.to_string())??;
+            while let Some(Some(delivery)) = futures::FutureExt::now_or_never(waiting.next()) {
+                delivery.map_err(|error| error.to_string())??;
             }
         }
-        while let Some(done) = waiting.next().await {
-            done.map_err(|error| error.to_string())??;
+        while let Some(delivery) = waiting.next().await {
+            delivery.map_err(|error| error.to_string())??;
         }
         let rate = count as f64 * 1e9 / (nanos() - began).max(1) as f64;
         let latency = latency.lock().clone();

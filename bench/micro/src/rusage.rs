@@ -31,9 +31,9 @@ impl ProcessUsage {
         let (stat, status, io) = (read("stat")?, read("status")?, read("io")?);
         // The numbers follow the name, which may contain anything: user and system time are numbers
         // 12 and 13.
-        let numbers = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+        let numbers = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let ticks =
-            numbers.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok());
+            numbers.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok());
         // Less than a tick is not counted.
         let ticks = ticks.sum::<u64>().max(1);
         let cpu_seconds = ticks as f64 / clock_ticks_per_second() as f64;
@@ -54,9 +54,9 @@ mod tests {
 
     #[test]
     fn usage_of_this_process_is_positive() {
-        let taken = ProcessUsage::by(std::process::id()).unwrap();
-        assert!(taken.cpu_seconds > 0.0 && taken.own_bytes > 0.0, "{taken:?}");
-        assert!(taken.memory_bytes >= taken.own_bytes, "{taken:?}");
+        let usage = ProcessUsage::by(std::process::id()).unwrap();
+        assert!(usage.cpu_seconds > 0.0 && usage.own_bytes > 0.0, "{usage:?}");
+        assert!(usage.memory_bytes >= usage.own_bytes, "{usage:?}");
         assert!(ProcessUsage::by(u32::MAX).is_err());
     }
 }

@@ -30,7 +30,7 @@ pub enum Log<'a> {
 pub struct Server {
     child: OwnedChild,
     /// Output of the server, kept open so that it can always write.
-    _said: BufReader<ChildStdout>,
+    _stdout: BufReader<ChildStdout>,
     address: String,
     data: TempDir,
 }
@@ -84,16 +84,16 @@ impl Server {
 
     fn spawn(name: &str, mut command: Command, data: TempDir) -> Result<Self, String> {
         command.env("FOREBAY_LOG_FILTER", "warn").stdin(Stdio::null()).stdout(Stdio::piped());
-        let failed = |error| format!("start {name}: {error}");
-        let mut child = OwnedChild(command.spawn().map_err(failed)?);
-        let said = child.stdout.take().ok_or_else(|| format!("{name} has no standard output"))?;
-        let mut said = BufReader::new(said);
+        let error_text = |error| format!("start {name}: {error}");
+        let mut child = OwnedChild(command.spawn().map_err(error_text)?);
+        let stdout = child.stdout.take().ok_or_else(|| format!("{name} has no standard output"))?;
+        let mut stdout = BufReader::new(stdout);
         let mut greeting = String::new();
-        let read = said.read_line(&mut greeting);
+        let read = stdout.read_line(&mut greeting);
         match greeting.trim().strip_prefix(&format!("{name} ready http://")) {
             Some(address) if read.is_ok() => {
                 let address = address.to_owned();
-                Ok(Self { child, _said: said, address, data })
+                Ok(Self { child, _stdout: stdout, address, data })
             }
             _ => Err(format!("{name} did not get ready; it printed {greeting:?}")),
         }
@@ -104,7 +104,7 @@ impl Server {
     /// # Errors
     /// Fails if the server does not end.
     pub fn stop(self) -> Result<TempDir, String> {
-        let Self { mut child, _said, data, .. } = self;
+        let Self { mut child, _stdout, data, .. } = self;
         let id = Pid::from_child(&child);
         kill_process(id, Signal::TERM).map_err(|error| format!("end forebayd: {error}"))?;
         for _ in 0..END_BOUND.as_millis() / 10 {
@@ -141,11 +141,11 @@ impl Server {
 /// # Errors
 /// Fails if the folder cannot be created.
 pub fn scratch() -> Result<TempDir, String> {
-    let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
-    let built_in = own.parent().unwrap_or(Path::new("."));
+    let own_program = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let built_in = own_program.parent().unwrap_or(Path::new("."));
     let disk = env::var_os("TEST_TMPDIR").map_or_else(|| built_in.to_owned(), PathBuf::from);
-    let made = tempfile::Builder::new().prefix("bench-").tempdir_in(disk);
-    made.map_err(|error| format!("make a folder for data: {error}"))
+    let folder_result = tempfile::Builder::new().prefix("bench-").tempdir_in(disk);
+    folder_result.map_err(|error| format!("make a folder for data: {error}"))
 }
 
 /// Copies a folder of plain files and folders to a new folder next to it.
@@ -154,8 +154,8 @@ pub fn scratch() -> Result<TempDir, String> {
 /// Fails if a file cannot be read or written.
 pub fn copy_of(folder: &Path) -> Result<TempDir, String> {
     let copy = scratch()?;
-    let failed = |error| format!("copy {}: {error}", folder.display());
-    copy_into(folder, copy.path()).map_err(failed)?;
+    let error_text = |error| format!("copy {}: {error}", folder.display());
+    copy_into(folder, copy.path()).map_err(error_text)?;
     Ok(copy)
 }
 

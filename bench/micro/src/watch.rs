@@ -84,37 +84,37 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err("watch needs an address, a store, a field, a number of keys and a rest".into());
     };
     let rest = Duration::from_micros(rest.parse()?);
-    let watched = WatchTarget { store, field, keys: keys.parse()?, rest };
+    let watch_target = WatchTarget { store, field, keys: keys.parse()?, rest };
     let runtime = runtime()?;
-    let watched = watch(&runtime, address, watched);
+    let watch_target = watch(&runtime, address, watch_target);
     // The shutdown does not wait: the task that reads standard input may never end.
     runtime.shutdown_background();
-    watched
+    watch_target
 }
 
-fn watch(runtime: &Runtime, address: &str, watched: WatchTarget<'_>) -> Result<(), Failure> {
+fn watch(runtime: &Runtime, address: &str, watch_target: WatchTarget<'_>) -> Result<(), Failure> {
     let reader = runtime.block_on(async {
-        let reader = Reader::open(address, ReaderOptions::new(watched.store)).await?;
+        let reader = Reader::open(address, ReaderOptions::new(watch_target.store)).await?;
         reader.await_ready(READY_WAIT).await?;
         Ok::<_, Failure>(reader)
     })?;
-    let field = reader.field_as(watched.field, FieldType::INT64)?;
+    let field = reader.field_as(watch_target.field, FieldType::INT64)?;
     say("ready\n")?;
-    let ended = Arc::new(AtomicBool::new(false));
-    let end = Arc::clone(&ended);
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&has_ended);
     runtime.spawn_blocking(move || {
         // An error ends the watch as the end of the input does.
         let _ = io::stdin().read_to_end(&mut Vec::new());
         end.store(true, Ordering::Relaxed);
     });
-    let keys: Vec<String> = (0..watched.keys).map(key).collect();
-    let mut seen = BTreeMap::new();
-    while !ended.load(Ordering::Relaxed) {
-        let lines = look(&reader, &field, &keys, &mut seen)?;
+    let keys: Vec<String> = (0..watch_target.keys).map(key).collect();
+    let mut values_seen = BTreeMap::new();
+    while !has_ended.load(Ordering::Relaxed) {
+        let lines = look(&reader, &field, &keys, &mut values_seen)?;
         if !lines.is_empty() {
             say(&lines)?;
         }
-        runtime.block_on(async { tokio::time::sleep(watched.rest).await });
+        runtime.block_on(async { tokio::time::sleep(watch_target.rest).await });
     }
     Ok(())
 }
@@ -124,13 +124,13 @@ fn look(
     reader: &Reader,
     field: &FieldHandle,
     keys: &[String],
-    seen: &mut BTreeMap<usize, i64>,
+    values_seen: &mut BTreeMap<usize, i64>,
 ) -> forebay::Result<String> {
     reader.read_local(None, |view| {
         let mut lines = String::new();
         for (number, key) in keys.iter().enumerate() {
             let Some(value) = view.get_scalar::<i64>(field, key)?.value() else { continue };
-            if seen.insert(number, value) != Some(value) {
+            if values_seen.insert(number, value) != Some(value) {
                 lines.push_str(&format!("{number} {value} {}\n", nanos()));
             }
         }
@@ -146,8 +146,8 @@ mod tests {
     fn watch_line_parses_to_a_sighting_or_nothing() {
         let expected = Sighting { key: 3, value: 40, nanos: 500 };
         assert_eq!(Sighting::parse("3 40 500\n"), Some(expected));
-        for broken in ["", "ready", "3 40", "3 x 500"] {
-            assert_eq!(Sighting::parse(broken), None);
+        for invalid_line in ["", "ready", "3 40", "3 x 500"] {
+            assert_eq!(Sighting::parse(invalid_line), None);
         }
     }
 }

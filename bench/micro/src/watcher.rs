@@ -39,14 +39,14 @@ pub fn seen(probes: &[Probe], sightings: &[Sighting]) -> Result<Vec<u64>, String
     for sighting in sightings {
         of_keys.entry(sighting.key).or_default().push(*sighting);
     }
-    let seen = |probe: &Probe| {
+    let seen_at = |probe: &Probe| {
         let of_key = of_keys.get(&probe.key).map(Vec::as_slice).unwrap_or_default();
         // A partition is in order, so the values of a key only grow.
         let first = of_key.partition_point(|sighting| sighting.value < probe.value);
-        let seen = of_key.get(first).map(|sighting| sighting.nanos);
-        seen.ok_or_else(|| format!("write {} was never visible", probe.value))
+        let seen_nanos = of_key.get(first).map(|sighting| sighting.nanos);
+        seen_nanos.ok_or_else(|| format!("write {} was never visible", probe.value))
     };
-    probes.iter().map(seen).collect()
+    probes.iter().map(seen_at).collect()
 }
 
 /// The watcher process; killed on drop.
@@ -60,27 +60,31 @@ impl Watcher {
     ///
     /// # Errors
     /// Fails if the reader does not become ready.
-    pub fn start(program: &Path, address: &str, watched: WatchTarget<'_>) -> Result<Self, Failure> {
+    pub fn start(
+        program: &Path,
+        address: &str,
+        watch_target: WatchTarget<'_>,
+    ) -> Result<Self, Failure> {
         let child = Command::new(program)
             .arg(watch::WATCH)
-            .args(watched.arguments(address))
+            .args(watch_target.arguments(address))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("start {}: {error}", program.display()))?;
         let mut child = OwnedChild(child);
-        let said = child.stdout.take().ok_or("the watcher has no standard output")?;
-        let (sender, seen) = mpsc::unbounded_channel();
-        let watcher = Self { _child: child, seen };
-        let mut said = BufReader::new(said);
+        let stdout = child.stdout.take().ok_or("the watcher has no standard output")?;
+        let (sender, sightings) = mpsc::unbounded_channel();
+        let watcher = Self { _child: child, seen: sightings };
+        let mut stdout = BufReader::new(stdout);
         let mut first = String::new();
-        said.read_line(&mut first)?;
+        stdout.read_line(&mut first)?;
         if first != "ready\n" {
             return Err(format!("the watcher did not get ready; it printed {first:?}").into());
         }
         tokio::task::spawn_blocking(move || {
             // The task ends with the watcher, or when the receiver is dropped.
-            for line in said.lines().map_while(Result::ok) {
+            for line in stdout.lines().map_while(Result::ok) {
                 if Sighting::parse(&line).is_none_or(|sighting| sender.send(sighting).is_err()) {
                     return;
                 }
@@ -99,7 +103,7 @@ impl Watcher {
             let last = missing.entry(probe.key).or_default();
             *last = probe.value.max(*last);
         }
-        let mut seen = Vec::new();
+        let mut sightings = Vec::new();
         while !missing.is_empty() {
             let next = tokio::time::timeout(PATIENCE, self.seen.recv()).await;
             let next = next.map_err(|_| "an acknowledged write did not become visible")?;
@@ -107,8 +111,8 @@ impl Watcher {
             if missing.get(&sighting.key).is_some_and(|last| sighting.value >= *last) {
                 missing.remove(&sighting.key);
             }
-            seen.push(sighting);
+            sightings.push(sighting);
         }
-        Ok(seen)
+        Ok(sightings)
     }
 }

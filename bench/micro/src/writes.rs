@@ -292,22 +292,22 @@ where
         let (store, call) = (store.clone(), call.clone());
         flat(tokio::spawn(async move {
             let mut latency = Latency::new()?;
-            let (mut done, mut last) = (0, nanos());
+            let (mut writes_done, mut last) = (0, nanos());
             while latency.count() == 0 || last - began < turn_nanos {
                 let number = place as u64 * 10_007 + latency.count();
-                done += call(store.clone(), number).await?;
+                writes_done += call(store.clone(), number).await?;
                 let now = nanos();
                 latency.record(now - last);
                 last = now;
             }
-            Ok((done, latency))
+            Ok((writes_done, latency))
         }))
     };
     let clients = stores.enumerate().map(client);
     let mut latency = Latency::new()?;
     let mut count = 0;
-    for (done, of_client) in try_join_all(clients).await? {
-        count += done;
+    for (client_writes, of_client) in try_join_all(clients).await? {
+        count += client_writes;
         latency.add(&of_client)?;
     }
     Ok((count as f64 * 1e9 / (nanos() - began).max(1) as f64, latency))
@@ -344,10 +344,10 @@ fn peer(log: &str, shape: RequestShape) -> Option<&'static str> {
 }
 
 fn add(rows: &mut Vec<Row>, name: &str, peer: Option<&str>, rounds: &Rounds) -> Result<(), String> {
-    let ours = rate_measure(name);
+    let own_measure = rate_measure(name);
     rows.push(match peer.map(rate_measure) {
-        Some(peer) => Row::against(&ours, Unit::PerSecond, rounds, &ours, &peer)?,
-        None => Row::alone(&ours, Unit::PerSecond, rounds, &ours)?,
+        Some(peer) => Row::against(&own_measure, Unit::PerSecond, rounds, &own_measure, &peer)?,
+        None => Row::alone(&own_measure, Unit::PerSecond, rounds, &own_measure)?,
     });
     rows.extend(latency::rows(name, peer, Unit::Microseconds, rounds)?);
     Ok(())

@@ -117,7 +117,8 @@ fn push_benchmark_sees_a_reader_switch_and_release_versions() {
     };
     let rows = push::run(&plan).unwrap();
     for bytes in [350, 50] {
-        let measure = |what: &str| format!("push of 5 % changed, rows of {bytes} B, {what}");
+        let measure =
+            |quantity: &str| format!("push of 5 % changed, rows of {bytes} B, {quantity}");
         let measures = [
             "memory at its peak, bytes",
             "memory with both versions, bytes",
@@ -129,8 +130,8 @@ fn push_benchmark_sees_a_reader_switch_and_release_versions() {
         ]
         .map(measure);
         assert_whole(&rows, &measures.each_ref().map(String::as_str));
-        let failed = rows.iter().find(|row| row.measure == measure("reads that failed"));
-        assert_eq!(failed.map(|row| row.value.quartile_3), Some(0.0), "{rows:#?}");
+        let failed_reads = rows.iter().find(|row| row.measure == measure("reads that failed"));
+        assert_eq!(failed_reads.map(|row| row.value.quartile_3), Some(0.0), "{rows:#?}");
     }
 }
 

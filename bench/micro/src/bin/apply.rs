@@ -13,8 +13,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<Report, String> {
-    let about = format!("{}; {CHANGES} changes, of one stream", data::DATA);
-    let mut bench = Bench::start("apply", &about)?;
+    let description = format!("{}; {CHANGES} changes, of one stream", data::DATA);
+    let mut bench = Bench::start("apply", &description)?;
     let rounds = Bench::rounds(11, 3);
     let plan = apply::ApplyPlan { rounds, changes: CHANGES, shapes: vec![1, 100, 1_000] };
     apply::run(&plan)?.into_iter().for_each(|row| bench.add(row));

@@ -18,11 +18,11 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Report, String> {
     let documents = if Bench::is_quick() { DOCUMENTS.0 } else { DOCUMENTS.1 };
-    let about = format!(
+    let description = format!(
         "{documents} documents under int64 keys, with values of {VALUE_BYTES} bytes that no \
          compression makes smaller; 8 partitions"
     );
-    let mut bench = Bench::start("bootstrap", &about)?;
+    let mut bench = Bench::start("bootstrap", &description)?;
     let plan = bootstrap::BootstrapPlan {
         rounds: Bench::rounds(5, 3),
         documents,

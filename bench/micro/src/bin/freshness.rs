@@ -35,14 +35,14 @@ fn run() -> Result<String, String> {
         kafka: true,
         watcher: env::current_exe().map_err(|error| format!("find this program: {error}"))?,
     };
-    let about = format!(
+    let description = format!(
         "{}; one write in {} goes to one of {} watched documents, which are looked at every {} us",
         data::DATA,
         plan.timed_one_in,
         plan.watched,
         watch::REST.as_micros()
     );
-    let mut bench = Bench::start("freshness", &about)?;
+    let mut bench = Bench::start("freshness", &description)?;
     freshness::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     Ok(bench.finish()?.summary())
 }

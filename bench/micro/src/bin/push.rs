@@ -38,13 +38,13 @@ fn run() -> Result<Report, String> {
         reader: env::current_exe().map_err(|error| format!("find this program: {error}"))?,
     };
     let [(long, _), (short, _)] = SHAPES[usize::from(!Bench::is_quick())];
-    let about = format!(
+    let description = format!(
         "{long} documents with a text of 350 bytes, then {short} with one of 50, under int64 keys, \
          as files of comma-separated values; each push changes one in 20 and drops one in 100; \
          {PARTITIONS} partitions; a reader of another process with a directory; 64 other documents \
          are written every 20 ms"
     );
-    let mut bench = Bench::start("push", &about)?;
+    let mut bench = Bench::start("push", &description)?;
     push::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     bench.finish()
 }

@@ -20,8 +20,8 @@ pub const MORE_MAX: u64 = 40;
 /// Returns whether a version has a document.
 #[must_use]
 pub fn has(version: u64, key: u64) -> bool {
-    let gone = key % GONE_ONE_IN;
-    gone >= MORE_MAX || gone >= version - FIRST
+    let dropped_in = key % GONE_ONE_IN;
+    dropped_in >= MORE_MAX || dropped_in >= version - FIRST
 }
 
 /// Returns the number of documents that a version has out of `documents`.
@@ -33,8 +33,8 @@ pub fn count(version: u64, documents: u64) -> u64 {
 /// Returns the version in which a document was last changed.
 #[must_use]
 pub fn changed_in(version: u64, key: u64) -> u64 {
-    let since = (version + CHANGED_ONE_IN - key % CHANGED_ONE_IN) % CHANGED_ONE_IN;
-    version.checked_sub(since).map_or(FIRST, |changed| changed.max(FIRST))
+    let versions_since = (version + CHANGED_ONE_IN - key % CHANGED_ONE_IN) % CHANGED_ONE_IN;
+    version.checked_sub(versions_since).map_or(FIRST, |changed| changed.max(FIRST))
 }
 
 /// Returns the document with the lowest key that every version has and this version changes.
@@ -68,15 +68,15 @@ pub fn text(version: u64, key: u64, bytes: usize, text: &mut String) {
 /// Fails if the file cannot be written.
 pub fn write(path: &Path, version: u64, documents: u64, bytes: usize) -> std::io::Result<u64> {
     let mut file = BufWriter::new(File::create(path)?);
-    let (mut line, mut written) = (String::new(), 0);
+    let (mut line, mut documents_written) = (String::new(), 0);
     file.write_all(b"id,text\n")?;
     for key in (0..documents).filter(|key| has(version, *key)) {
         text(version, key, bytes, &mut line);
         writeln!(file, "{key},{line}")?;
-        written += 1;
+        documents_written += 1;
     }
     file.flush()?;
-    Ok(written)
+    Ok(documents_written)
 }
 
 #[cfg(test)]
@@ -86,9 +86,9 @@ mod tests {
     const DOCUMENTS: u64 = 10_000;
 
     fn text_of(version: u64, key: u64) -> String {
-        let mut made = String::new();
-        text(version, key, 50, &mut made);
-        made
+        let mut document_text = String::new();
+        text(version, key, 50, &mut document_text);
+        document_text
     }
 
     #[test]
@@ -98,8 +98,8 @@ mod tests {
             let is_changed = |key: &u64| text_of(version, *key) != text_of(version - 1, *key);
             let changed = (0..DOCUMENTS).filter(is_changed).count() as u64;
             assert_eq!(changed * CHANGED_ONE_IN, DOCUMENTS, "version {version}");
-            let gone = count(version - 1, DOCUMENTS) - count(version, DOCUMENTS);
-            assert_eq!(gone * GONE_ONE_IN, DOCUMENTS, "version {version}");
+            let dropped = count(version - 1, DOCUMENTS) - count(version, DOCUMENTS);
+            assert_eq!(dropped * GONE_ONE_IN, DOCUMENTS, "version {version}");
             assert!(is_changed(&probe(version)) && has(version + 1, probe(version)));
         }
     }

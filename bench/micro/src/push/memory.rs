@@ -67,25 +67,26 @@ impl Look {
             let words = status.lines().find_map(|line| line.strip_prefix(name));
             words.and_then(|words| words.split_whitespace().next()?.parse().ok()).unwrap_or(0_u64)
         };
-        let (own, mapped) = (kilobytes("RssAnon:") * 1_024, kilobytes("RssFile:") * 1_024);
-        Ok(MemorySample { nanos: nanos(), own, mapped, live: self.live_bytes(&maps) })
+        let (own_bytes, mapped) = (kilobytes("RssAnon:") * 1_024, kilobytes("RssFile:") * 1_024);
+        Ok(MemorySample { nanos: nanos(), own: own_bytes, mapped, live: self.live_bytes(&maps) })
     }
 
     /// Returns the bytes of the mapped shared copies, and of all others of their directories. A
     /// removed copy exists as long as it is mapped, and keeps its size.
     fn live_bytes(&mut self, maps: &str) -> u64 {
         let mapped: Vec<_> = maps.lines().filter_map(LiveMapping::of).collect();
-        let directories: BTreeSet<_> = mapped.iter().map(|it| (it.folder, it.directory)).collect();
-        let mut there: BTreeSet<u64> = mapped.iter().map(|it| it.file).collect();
+        let directories: BTreeSet<_> =
+            mapped.iter().map(|mapping| (mapping.folder, mapping.directory)).collect();
+        let mut files: BTreeSet<u64> = mapped.iter().map(|mapping| mapping.file).collect();
         for (folder, directory) in directories {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 let is_copy = entry.file_name().to_string_lossy().starts_with(directory);
-                let Some(of) = entry.metadata().ok().filter(|_| is_copy) else { continue };
-                self.copies.insert(of.ino(), of.blocks() * 512);
-                there.insert(of.ino());
+                let Some(metadata) = entry.metadata().ok().filter(|_| is_copy) else { continue };
+                self.copies.insert(metadata.ino(), metadata.blocks() * 512);
+                files.insert(metadata.ino());
             }
         }
-        self.copies.retain(|file, _| there.contains(file));
+        self.copies.retain(|file, _| files.contains(file));
         self.copies.values().sum()
     }
 }
@@ -143,11 +144,11 @@ impl Watch {
     pub fn start(process: u32) -> Result<Self, String> {
         let mut look = Look::default();
         let samples = Arc::new(Mutex::new(vec![look.at(process)?]));
-        let ended = Arc::new(AtomicBool::new(false));
+        let has_ended = Arc::new(AtomicBool::new(false));
         thread::spawn({
-            let (samples, ended) = (Arc::clone(&samples), Arc::clone(&ended));
+            let (samples, has_ended) = (Arc::clone(&samples), Arc::clone(&has_ended));
             move || {
-                while !ended.load(Ordering::Relaxed) {
+                while !has_ended.load(Ordering::Relaxed) {
                     // A process that is gone keeps its last samples.
                     let now = look.at(process);
                     samples.lock().extend(now);
@@ -155,7 +156,7 @@ impl Watch {
                 }
             }
         });
-        Ok(Self { samples, ended })
+        Ok(Self { samples, ended: has_ended })
     }
 
     /// Returns the samples between two moments.
@@ -164,9 +165,13 @@ impl Watch {
     /// Fails if there are no samples.
     pub fn between(&self, from: u64, to: u64) -> Result<Vec<MemorySample>, String> {
         let samples = self.samples.lock();
-        let within = |sample: &&MemorySample| (from..=to).contains(&sample.nanos);
-        let seen: Vec<_> = samples.iter().filter(within).copied().collect();
-        if seen.is_empty() { Err("no sample of the memory was taken".to_owned()) } else { Ok(seen) }
+        let is_within = |sample: &&MemorySample| (from..=to).contains(&sample.nanos);
+        let samples_between: Vec<_> = samples.iter().filter(is_within).copied().collect();
+        if samples_between.is_empty() {
+            Err("no sample of the memory was taken".to_owned())
+        } else {
+            Ok(samples_between)
+        }
     }
 }
 
@@ -196,9 +201,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("forebay-00ff-01-0000-1");
         fs::write(&path, [7; 10_000]).unwrap();
-        let of = fs::metadata(&path).unwrap();
-        let line = format!("7f00-7f10 rw-s 0 00:1a {} {}\n", of.ino(), path.display());
-        let (mut look, bytes) = (Look::default(), of.blocks() * 512);
+        let metadata = fs::metadata(&path).unwrap();
+        let line = format!("7f00-7f10 rw-s 0 00:1a {} {}\n", metadata.ino(), path.display());
+        let (mut look, bytes) = (Look::default(), metadata.blocks() * 512);
         assert!(bytes > 0);
         assert_eq!(look.live_bytes(&line.repeat(2)), bytes);
         fs::remove_file(&path).unwrap();
@@ -210,8 +215,8 @@ mod tests {
     fn sample_contains_the_memory_of_this_process() {
         let began = nanos();
         let watch = Watch::start(std::process::id()).unwrap();
-        let seen = watch.between(began, nanos()).unwrap();
-        assert!(seen[0].held() > 0.0 && seen[0].all() > seen[0].held(), "{seen:?}");
+        let samples = watch.between(began, nanos()).unwrap();
+        assert!(samples[0].held() > 0.0 && samples[0].all() > samples[0].held(), "{samples:?}");
         assert!(watch.between(0, 1).is_err());
     }
 }

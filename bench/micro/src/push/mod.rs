@@ -63,8 +63,8 @@ pub struct DocumentShape {
 }
 
 impl DocumentShape {
-    fn measure(&self, what: &str) -> String {
-        format!("push of 5 % changed, rows of {} B, {what}", self.text_bytes)
+    fn measure(&self, quantity: &str) -> String {
+        format!("push of 5 % changed, rows of {} B, {quantity}", self.text_bytes)
     }
 }
 
@@ -170,7 +170,7 @@ impl PushSide {
         let flipped = self.reader.flip().await?;
         measured.flip_ms = flipped.saturating_sub(live.await??) as f64 / 1e6;
         measured.around = self.reader.around().await?;
-        let both = nanos();
+        let both_since = nanos();
         tokio::time::sleep(plan.steady).await;
         measured.pushed = self.reader.stretch().await?;
         measured.writes_ms[1] = writes.longest_ms();
@@ -180,12 +180,12 @@ impl PushSide {
         self.reader.stands_alone(plan.partitions as usize).await?;
         tokio::time::sleep(plan.steady).await;
         measured.leaving = self.reader.stretch().await?;
-        let between = |from, to| self.watch.between(from, to);
+        let samples_between = |from, to| self.watch.between(from, to);
         measured.memory = [
-            between(steady, began)?,
-            between(began, leaving)?,
-            between(both, leaving)?,
-            between(leaving, nanos())?,
+            samples_between(steady, began)?,
+            samples_between(began, leaving)?,
+            samples_between(both_since, leaving)?,
+            samples_between(leaving, nanos())?,
         ];
         Ok(measured)
     }
@@ -212,11 +212,15 @@ async fn write_file(
 /// Pushes a file as the next version, waits for the command, and removes the file.
 async fn push_file(server: &Server, version: u64, file: &DocumentFile) -> Result<(), Failure> {
     let path = file.path.display().to_string();
-    let at = ["push", "--node", server.address(), "--store", STORE, "--key", "id", &path];
-    let told = forebayd(&at).await?;
+    let arguments = ["push", "--node", server.address(), "--store", STORE, "--key", "id", &path];
+    let output = forebayd(&arguments).await?;
     std::fs::remove_file(&file.path)?;
-    let wanted = format!("pushed version {version} of {STORE} with {} documents", file.documents);
-    if told.contains(&wanted) { Ok(()) } else { Err(format!("{told:?}, not {wanted:?}").into()) }
+    let expected = format!("pushed version {version} of {STORE} with {} documents", file.documents);
+    if output.contains(&expected) {
+        Ok(())
+    } else {
+        Err(format!("{output:?}, not {expected:?}").into())
+    }
 }
 
 async fn push(
@@ -231,20 +235,20 @@ async fn push(
 
 async fn drop_version(server: &Server, version: u64) -> Result<(), Failure> {
     let number = version.to_string();
-    let at = ["version", "drop", "--node", server.address(), "--store", STORE, &number];
-    forebayd(&at).await.map(drop)
+    let arguments = ["version", "drop", "--node", server.address(), "--store", STORE, &number];
+    forebayd(&arguments).await.map(drop)
 }
 
 /// Returns the time at which a version was last seen not to be live yet.
 async fn not_live_until(store: Store, version: u64) -> Result<u64, Failure> {
     let wait = async {
-        let mut until = nanos();
+        let mut last_not_live = nanos();
         loop {
-            let asked = nanos();
+            let asked_at = nanos();
             if u64::from(store.refresh().await?.versions.live().number.0) == version {
-                return Ok(until);
+                return Ok(last_not_live);
             }
-            until = asked;
+            last_not_live = asked_at;
             tokio::time::sleep(LOOK_SOON).await;
         }
     };
@@ -261,13 +265,13 @@ struct Writes {
 
 impl Writes {
     fn start(store: &Store) -> Self {
-        let (store, ended) = (store.clone(), Arc::new(AtomicBool::new(false)));
+        let (store, must_end) = (store.clone(), Arc::new(AtomicBool::new(false)));
         let longest = Arc::new(AtomicU64::new(0));
         let writing = tokio::spawn({
-            let (ended, longest) = (Arc::clone(&ended), Arc::clone(&longest));
+            let (must_end, longest) = (Arc::clone(&must_end), Arc::clone(&longest));
             async move {
                 for number in 0_u64.. {
-                    if ended.load(Ordering::Relaxed) {
+                    if must_end.load(Ordering::Relaxed) {
                         break;
                     }
                     let mut batch = store.batch();
@@ -275,15 +279,15 @@ impl Writes {
                         batch.add(store.upsert(-key).set("text", format!("{number}")))?;
                     }
                     let began = nanos();
-                    let written = batch.send().await?;
+                    let outcome = batch.send().await?;
                     longest.fetch_max(nanos() - began, Ordering::Relaxed);
-                    written.results.into_iter().try_for_each(|result| result.map(drop))?;
+                    outcome.results.into_iter().try_for_each(|result| result.map(drop))?;
                     tokio::time::sleep(WRITE_EVERY).await;
                 }
                 Ok(())
             }
         });
-        Self { ended, longest, writing }
+        Self { ended: must_end, longest, writing }
     }
 
     fn longest_ms(&self) -> f64 {
@@ -321,30 +325,30 @@ const P99: &str = "p99, us";
 const LONGEST: &str = "longest, us";
 
 fn values(shape: &DocumentShape, measured: &PushRound) -> Result<Values, String> {
-    let [steady, pushed, both, leaving] = &measured.memory;
-    let most = |seen: &[MemorySample], of: fn(&MemorySample) -> f64| {
-        seen.iter().map(of).fold(0.0, f64::max)
+    let [steady, pushed_samples, both_samples, leaving] = &measured.memory;
+    let maximum = |samples: &[MemorySample], quantity: fn(&MemorySample) -> f64| {
+        samples.iter().map(quantity).fold(0.0, f64::max)
     };
-    let PushRound { before, around, .. } = measured;
-    let failed = before.failed + measured.pushed.failed + measured.leaving.failed;
+    let PushRound { before, around: reads_around, .. } = measured;
+    let failed_reads = before.failed + measured.pushed.failed + measured.leaving.failed;
     let values = [
         (BEFORE.to_owned(), middle(steady, MemorySample::held)),
-        (PEAK.to_owned(), most(pushed, MemorySample::held)),
-        (BOTH.to_owned(), middle(both, MemorySample::held)),
-        (LEAVING.to_owned(), most(leaving, MemorySample::held)),
+        (PEAK.to_owned(), maximum(pushed_samples, MemorySample::held)),
+        (BOTH.to_owned(), middle(both_samples, MemorySample::held)),
+        (LEAVING.to_owned(), maximum(leaving, MemorySample::held)),
         (OWN_BEFORE.to_owned(), middle(steady, |sample| sample.own as f64)),
-        (OWN_PEAK.to_owned(), most(pushed, |sample| sample.own as f64)),
+        (OWN_PEAK.to_owned(), maximum(pushed_samples, |sample| sample.own as f64)),
         (MAPPED_BEFORE.to_owned(), middle(steady, MemorySample::all)),
-        (MAPPED_PEAK.to_owned(), most(pushed, MemorySample::all)),
+        (MAPPED_PEAK.to_owned(), maximum(pushed_samples, MemorySample::all)),
         (INDEX_BEFORE.to_owned(), before.used),
         (INDEX.to_owned(), measured.pushed.used),
         (RATE.to_owned(), measured.rows_per_s),
         (FLIP.to_owned(), measured.flip_ms),
-        (FAILED.to_owned(), failed as f64),
+        (FAILED.to_owned(), failed_reads as f64),
         (format!("{READS_BEFORE}, {P99}"), before.p99_us),
-        (format!("{READS}, {P99}"), around.p99_us),
+        (format!("{READS}, {P99}"), reads_around.p99_us),
         (format!("{READS_BEFORE}, {LONGEST}"), before.longest_us),
-        (format!("{READS}, {LONGEST}"), around.longest_us),
+        (format!("{READS}, {LONGEST}"), reads_around.longest_us),
         (HELD_UP_BEFORE.to_owned(), before.held_up_ms),
         (HELD_UP_PUSHED.to_owned(), measured.pushed.held_up_ms),
         (HELD_UP.to_owned(), measured.leaving.held_up_ms),
@@ -352,42 +356,43 @@ fn values(shape: &DocumentShape, measured: &PushRound) -> Result<Values, String>
         (WRITE_PUSHED.to_owned(), measured.writes_ms[1]),
         (AGE.to_owned(), measured.leaving.age_ms),
     ];
-    Ok(values.into_iter().map(|(what, value)| (shape.measure(&what), value)).collect())
+    Ok(values.into_iter().map(|(label, value)| (shape.measure(&label), value)).collect())
 }
 
 /// Returns the median of the samples.
-fn middle(seen: &[MemorySample], of: fn(&MemorySample) -> f64) -> f64 {
-    let mut all: Vec<f64> = seen.iter().map(of).collect();
+fn middle(samples: &[MemorySample], quantity: fn(&MemorySample) -> f64) -> f64 {
+    let mut all: Vec<f64> = samples.iter().map(quantity).collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
 fn rows_of(shape: &DocumentShape, rounds: &Rounds) -> Result<Vec<Row>, String> {
-    let against = |unit, what: &str, peer: &str| {
-        let (what, peer) = (shape.measure(what), shape.measure(peer));
-        Row::against(&what, unit, rounds, &what, &peer)
+    let row_against = |unit, measure: &str, peer: &str| {
+        let (measure, peer) = (shape.measure(measure), shape.measure(peer));
+        Row::against(&measure, unit, rounds, &measure, &peer)
     };
-    let alone = |unit, what: &str| {
-        let what = shape.measure(what);
-        Row::alone(&what, unit, rounds, &what)
+    let row_alone = |unit, measure: &str| {
+        let measure = shape.measure(measure);
+        Row::alone(&measure, unit, rounds, &measure)
     };
-    let (reads, before) = (|of| format!("{READS}, {of}"), |of| format!("{READS_BEFORE}, {of}"));
+    let (reads, before) =
+        (|label| format!("{READS}, {label}"), |label| format!("{READS_BEFORE}, {label}"));
     Ok(vec![
-        against(Unit::Bytes, PEAK, BEFORE)?,
-        against(Unit::Bytes, BOTH, BEFORE)?,
-        against(Unit::Bytes, LEAVING, BEFORE)?,
-        against(Unit::Bytes, OWN_PEAK, OWN_BEFORE)?,
-        against(Unit::Bytes, MAPPED_PEAK, MAPPED_BEFORE)?,
-        against(Unit::Bytes, INDEX, INDEX_BEFORE)?,
-        alone(Unit::PerSecond, RATE)?,
-        alone(Unit::Milliseconds, FLIP)?,
-        alone(Unit::Count, FAILED)?,
-        against(Unit::Microseconds, &reads(P99), &before(P99))?,
-        against(Unit::Microseconds, &reads(LONGEST), &before(LONGEST))?,
-        against(Unit::Milliseconds, HELD_UP_PUSHED, HELD_UP_BEFORE)?,
-        against(Unit::Milliseconds, HELD_UP, HELD_UP_BEFORE)?,
-        against(Unit::Milliseconds, WRITE_PUSHED, WRITE_BEFORE)?,
-        alone(Unit::Milliseconds, AGE)?,
+        row_against(Unit::Bytes, PEAK, BEFORE)?,
+        row_against(Unit::Bytes, BOTH, BEFORE)?,
+        row_against(Unit::Bytes, LEAVING, BEFORE)?,
+        row_against(Unit::Bytes, OWN_PEAK, OWN_BEFORE)?,
+        row_against(Unit::Bytes, MAPPED_PEAK, MAPPED_BEFORE)?,
+        row_against(Unit::Bytes, INDEX, INDEX_BEFORE)?,
+        row_alone(Unit::PerSecond, RATE)?,
+        row_alone(Unit::Milliseconds, FLIP)?,
+        row_alone(Unit::Count, FAILED)?,
+        row_against(Unit::Microseconds, &reads(P99), &before(P99))?,
+        row_against(Unit::Microseconds, &reads(LONGEST), &before(LONGEST))?,
+        row_against(Unit::Milliseconds, HELD_UP_PUSHED, HELD_UP_BEFORE)?,
+        row_against(Unit::Milliseconds, HELD_UP, HELD_UP_BEFORE)?,
+        row_against(Unit::Milliseconds, WRITE_PUSHED, WRITE_BEFORE)?,
+        row_alone(Unit::Milliseconds, AGE)?,
     ])
 }
 
@@ -404,13 +409,14 @@ mod tests {
         let goals = Goals::load(&root).unwrap();
         let of_goals: Vec<_> = goals.of("push").iter().map(|g| g.measure.clone()).collect();
         let shapes = [350, 50].map(|text_bytes| DocumentShape { documents: 1, text_bytes });
-        let of_shape = |shape: DocumentShape| [PEAK, FAILED].map(|what| shape.measure(what));
+        let of_shape = |shape: DocumentShape| [PEAK, FAILED].map(|label| shape.measure(label));
         assert_eq!(shapes.into_iter().flat_map(of_shape).collect::<Vec<_>>(), of_goals);
     }
 
     #[test]
     fn middle_of_the_samples_is_their_median() {
-        let seen = [3, 9, 1].map(|own| MemorySample { own, ..MemorySample::default() });
-        assert_eq!(middle(&seen, MemorySample::held), 3.0);
+        let samples =
+            [3, 9, 1].map(|own_bytes| MemorySample { own: own_bytes, ..MemorySample::default() });
+        assert_eq!(middle(&samples, MemorySample::held), 3.0);
     }
 }

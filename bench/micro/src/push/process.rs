@@ -44,18 +44,18 @@ pub(super) async fn forebayd(arguments: &[&str]) -> Result<String, Failure> {
         }
     };
     let status = tokio::time::timeout(PATIENCE, wait).await??;
-    let mut said = String::new();
+    let mut printed = String::new();
     if let Some(mut output) = child.stdout.take() {
-        output.read_to_string(&mut said)?;
+        output.read_to_string(&mut printed)?;
     }
-    if status.success() { Ok(said) } else { Err(format!("{arguments:?}: {status}").into()) }
+    if status.success() { Ok(printed) } else { Err(format!("{arguments:?}: {status}").into()) }
 }
 
 /// The reader process; killed on drop.
 pub(super) struct ReaderProcess {
     child: OwnedChild,
-    asks: ChildStdin,
-    told: UnboundedReceiver<ReaderLine>,
+    stdin: ChildStdin,
+    receiver: UnboundedReceiver<ReaderLine>,
 }
 
 impl ReaderProcess {
@@ -69,18 +69,19 @@ impl ReaderProcess {
             .spawn()
             .map_err(|error| format!("start {}: {error}", program.display()))?;
         let mut child = OwnedChild(child);
-        let said = child.stdout.take().ok_or("the reader has no standard output")?;
-        let asks = child.stdin.take().ok_or("the reader has no standard input")?;
-        let (sender, told) = unbounded_channel();
+        let stdout = child.stdout.take().ok_or("the reader has no standard output")?;
+        let stdin = child.stdin.take().ok_or("the reader has no standard input")?;
+        let (sender, receiver) = unbounded_channel();
         // The task ends with the reader.
         tokio::task::spawn_blocking(move || {
-            for told in BufReader::new(said).lines().map_while(Result::ok) {
-                if ReaderLine::of(&told).is_none_or(|told| sender.send(told).is_err()) {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if ReaderLine::of(&line).is_none_or(|reader_line| sender.send(reader_line).is_err())
+                {
                     return;
                 }
             }
         });
-        let mut reader = Self { child, asks, told };
+        let mut reader = Self { child, stdin, receiver };
         match reader.hear().await? {
             ReaderLine::Ready => Ok(reader),
             other => Err(format!("the reader printed {other:?} before it was ready").into()),
@@ -93,13 +94,13 @@ impl ReaderProcess {
     }
 
     async fn hear(&mut self) -> Result<ReaderLine, Failure> {
-        let told = tokio::time::timeout(PATIENCE, self.told.recv()).await;
-        let told = told.map_err(|_| "the reader printed nothing")?;
-        Ok(told.ok_or("the reader has ended")?)
+        let reader_line = tokio::time::timeout(PATIENCE, self.receiver.recv()).await;
+        let reader_line = reader_line.map_err(|_| "the reader printed nothing")?;
+        Ok(reader_line.ok_or("the reader has ended")?)
     }
 
     fn ask(&mut self, line: &str) -> Result<(), Failure> {
-        writeln!(self.asks, "{line}").map_err(|error| format!("ask the reader: {error}").into())
+        writeln!(self.stdin, "{line}").map_err(|error| format!("ask the reader: {error}").into())
     }
 
     /// Announces the next version to the reader.

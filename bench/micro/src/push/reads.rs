@@ -74,15 +74,21 @@ pub enum ReaderLine {
 
 impl ReaderLine {
     fn line(&self) -> String {
-        let (name, of) = match self {
+        let (name, stretch) = match self {
             Self::Ready => return "ready\n".to_owned(),
             Self::Flip(nanos) => return format!("flip {nanos}\n"),
-            Self::Around(of) => ("around", of),
-            Self::Since(of) => ("since", of),
+            Self::Around(stretch) => ("around", stretch),
+            Self::Since(stretch) => ("since", stretch),
         };
         format!(
             "{name} {} {} {} {} {} {} {}\n",
-            of.reads, of.failed, of.p99_us, of.longest_us, of.held_up_ms, of.age_ms, of.used
+            stretch.reads,
+            stretch.failed,
+            stretch.p99_us,
+            stretch.longest_us,
+            stretch.held_up_ms,
+            stretch.age_ms,
+            stretch.used
         )
     }
 
@@ -106,10 +112,18 @@ impl Stretch {
             words.next()?.parse().ok()
         }
         let words = &mut words;
-        let (reads, failed) = (next(words)?, next(words)?);
+        let (reads, failed_reads) = (next(words)?, next(words)?);
         let (p99_us, longest_us) = (next(words)?, next(words)?);
-        let (held_up_ms, age_ms, used) = (next(words)?, next(words)?, next(words)?);
-        Some(Self { reads, failed, p99_us, longest_us, held_up_ms, age_ms, used })
+        let (held_up_ms, age_ms, used_bytes) = (next(words)?, next(words)?, next(words)?);
+        Some(Self {
+            reads,
+            failed: failed_reads,
+            p99_us,
+            longest_us,
+            held_up_ms,
+            age_ms,
+            used: used_bytes,
+        })
     }
 }
 
@@ -143,16 +157,16 @@ fn read(
         Ok::<_, Failure>(reader)
     })?;
     say(&ReaderLine::Ready.line())?;
-    let asked = listen();
+    let commands = listen();
     let mut reads = Reads::new(reader, documents)?;
     loop {
         reads.lot()?;
-        match asked.try_recv() {
+        match commands.try_recv() {
             Ok(ReaderCommand::Version(version)) => reads.next = Some(version),
             Ok(ReaderCommand::Stretch) => {
-                let since = reads.since.stretch(&reads.reader)?;
+                let stretch = reads.since.stretch(&reads.reader)?;
                 reads.since = ReadTally::new()?;
-                say(&ReaderLine::Since(since).line())?;
+                say(&ReaderLine::Since(stretch).line())?;
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(()),
@@ -169,24 +183,24 @@ enum ReaderCommand {
 
 /// Returns the commands; the channel ends with standard input.
 fn listen() -> Receiver<ReaderCommand> {
-    let (sender, asked) = channel();
+    let (sender, commands) = channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            let asked = match line.strip_prefix("version ").map(str::parse) {
+            let command = match line.strip_prefix("version ").map(str::parse) {
                 Some(Ok(version)) => ReaderCommand::Version(version),
                 _ => ReaderCommand::Stretch,
             };
-            if sender.send(asked).is_err() {
+            if sender.send(command).is_err() {
                 return;
             }
         }
     });
-    asked
+    commands
 }
 
 /// The reads of a span of time.
 struct ReadTally {
-    took: Latency,
+    latency: Latency,
     failed: u64,
     held_up: u64,
     age: Duration,
@@ -197,18 +211,18 @@ struct ReadTally {
 impl ReadTally {
     fn new() -> Result<Self, String> {
         let (held_up, age, positions) = (0, Duration::ZERO, BTreeMap::new());
-        Ok(Self { took: Latency::new()?, failed: 0, held_up, age, positions })
+        Ok(Self { latency: Latency::new()?, failed: 0, held_up, age, positions })
     }
 
     /// Records a read.
-    fn count(&mut self, took: u64, is_right: bool) {
-        self.took.record(took);
+    fn count(&mut self, duration: u64, is_right: bool) {
+        self.latency.record(duration);
         self.failed += u64::from(!is_right);
     }
 
     fn add(&mut self, other: &Self) -> Result<(), String> {
         self.failed += other.failed;
-        self.took.add(&other.took)
+        self.latency.add(&other.latency)
     }
 
     /// Polls the positions of the partitions.
@@ -217,20 +231,21 @@ impl ReadTally {
         self.age = self.age.max(status.age.unwrap_or_default());
         for partition in status.partitions {
             let applied = partition.offset_applied;
-            let known = self.positions.entry(partition.partition).or_insert((applied, now));
-            self.held_up = self.held_up.max(now - known.1);
-            if known.0 != applied {
-                *known = (applied, now);
+            let known_position =
+                self.positions.entry(partition.partition).or_insert((applied, now));
+            self.held_up = self.held_up.max(now - known_position.1);
+            if known_position.0 != applied {
+                *known_position = (applied, now);
             }
         }
     }
 
     fn stretch(&self, reader: &Reader) -> Result<Stretch, String> {
         Ok(Stretch {
-            reads: self.took.count(),
+            reads: self.latency.count(),
             failed: self.failed,
-            p99_us: self.took.at(0.99, Unit::Microseconds),
-            longest_us: self.took.at(1.0, Unit::Microseconds),
+            p99_us: self.latency.at(0.99, Unit::Microseconds),
+            longest_us: self.latency.at(1.0, Unit::Microseconds),
             held_up_ms: self.held_up as f64 / 1e6,
             age_ms: self.age.as_secs_f64() * 1e3,
             used: reader.metrics().memory.used as f64,
@@ -241,7 +256,7 @@ impl ReadTally {
 /// A part of the time around a flip.
 struct Part {
     until: u64,
-    counted: ReadTally,
+    tally: ReadTally,
 }
 
 /// The reads and their results.
@@ -260,8 +275,8 @@ struct Reads {
 
 impl Reads {
     fn new(reader: Reader, documents: u64) -> Result<Self, String> {
-        let (lots, since, parts) = (0, ReadTally::new()?, VecDeque::new());
-        Ok(Self { reader, documents, lots, since, parts, next: None, parts_left: None })
+        let (lots, tally, parts) = (0, ReadTally::new()?, VecDeque::new());
+        Ok(Self { reader, documents, lots, since: tally, parts, next: None, parts_left: None })
     }
 
     /// Makes a group of reads, and checks for the next version.
@@ -271,10 +286,12 @@ impl Reads {
             let key = self.key(number);
             let began = nanos();
             let found = text_of(&self.reader, key);
-            let took = nanos() - began;
+            let duration = nanos() - began;
             let is_right = found.is_some_and(|text| text.starts_with(&format!("{key}.")));
-            let part = self.parts.back_mut().map(|part| &mut part.counted);
-            std::iter::once(&mut self.since).chain(part).for_each(|it| it.count(took, is_right));
+            let part = self.parts.back_mut().map(|part| &mut part.tally);
+            std::iter::once(&mut self.since)
+                .chain(part)
+                .for_each(|tally| tally.count(duration, is_right));
         }
         self.lots += 1;
         if self.lots.is_multiple_of(LOTS_PER_LOOK) {
@@ -282,8 +299,8 @@ impl Reads {
         }
         let Some(version) = self.next else { return Ok(()) };
         let (key, began) = (documents::probe(version), nanos());
-        let wanted = documents::beginning(version, key);
-        if text_of(&self.reader, key).is_some_and(|text| text.starts_with(&wanted)) {
+        let expected = documents::beginning(version, key);
+        if text_of(&self.reader, key).is_some_and(|text| text.starts_with(&expected)) {
             (self.next, self.parts_left) = (None, Some(PARTS));
             say(&ReaderLine::Flip(began).line())?;
         }
@@ -292,9 +309,9 @@ impl Reads {
 
     /// Returns a document that every version has, in an order without pattern.
     fn key(&self, number: u64) -> u64 {
-        let any = xxh3_64(&(self.lots * LOT + number).to_le_bytes()) % self.documents;
-        let lasting = (any % documents::GONE_ONE_IN).max(documents::MORE_MAX);
-        any / documents::GONE_ONE_IN * documents::GONE_ONE_IN + lasting
+        let random_key = xxh3_64(&(self.lots * LOT + number).to_le_bytes()) % self.documents;
+        let lasting = (random_key % documents::GONE_ONE_IN).max(documents::MORE_MAX);
+        random_key / documents::GONE_ONE_IN * documents::GONE_ONE_IN + lasting
     }
 
     /// Starts the next part of the time if the current one is over.
@@ -303,15 +320,15 @@ impl Reads {
         if self.parts.back().is_some_and(|part| now < part.until) {
             return Ok(());
         }
-        self.parts_left = self.parts_left.map(|left| left.saturating_sub(1));
+        self.parts_left = self.parts_left.map(|parts_left| parts_left.saturating_sub(1));
         if self.parts_left == Some(0) {
-            let mut around = ReadTally::new()?;
-            self.parts.iter().try_for_each(|part| around.add(&part.counted))?;
+            let mut tally = ReadTally::new()?;
+            self.parts.iter().try_for_each(|part| tally.add(&part.tally))?;
             self.parts_left = None;
-            say(&ReaderLine::Around(around.stretch(&self.reader)?).line())?;
+            say(&ReaderLine::Around(tally.stretch(&self.reader)?).line())?;
         }
-        let until = now + AROUND_NANOS / PARTS;
-        self.parts.push_back(Part { until, counted: ReadTally::new()? });
+        let part_end = now + AROUND_NANOS / PARTS;
+        self.parts.push_back(Part { until: part_end, tally: ReadTally::new()? });
         if self.parts.len() as u64 > 2 * PARTS {
             self.parts.pop_front();
         }
@@ -334,15 +351,15 @@ mod tests {
 
     #[test]
     fn reader_lines_round_trip() {
-        let some =
+        let stretch =
             Stretch { reads: 3, failed: 1, p99_us: 2.5, longest_us: 9.0, ..Stretch::default() };
-        for told in [
+        for reader_line in [
             ReaderLine::Ready,
             ReaderLine::Flip(7),
-            ReaderLine::Around(some),
-            ReaderLine::Since(some),
+            ReaderLine::Around(stretch),
+            ReaderLine::Since(stretch),
         ] {
-            assert_eq!(ReaderLine::of(&told.line()), Some(told));
+            assert_eq!(ReaderLine::of(&reader_line.line()), Some(reader_line));
         }
         for other in ["", "flip", "flip x", "since 1 2 3", "hello"] {
             assert_eq!(ReaderLine::of(other), None, "{other}");
