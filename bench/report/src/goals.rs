@@ -90,8 +90,8 @@ impl FromStr for Goals {
         let file: File = toml::from_str(text).map_err(|error| format!("read goals: {error}"))?;
         let goals: Vec<Goal> = file.goal.into_iter().map(goal).collect::<Result<_, _>>()?;
         for (place, goal) in goals.iter().enumerate() {
-            let same = |other: &Goal| other.bench == goal.bench && other.measure == goal.measure;
-            if goals[..place].iter().any(same) {
+            let is_same = |other: &Goal| other.bench == goal.bench && other.measure == goal.measure;
+            if goals[..place].iter().any(is_same) {
                 return Err(format!("two goals for {} / {}", goal.bench, goal.measure));
             }
         }
@@ -119,10 +119,10 @@ impl Goal {
     pub fn met_by(&self, row: &Row) -> bool {
         let ratio = row.ratio.map(|ratio| ratio.median);
         match self.bound {
-            GoalBound::ValueAtMost(most) => row.value.median <= most,
-            GoalBound::ValueAtLeast(least) => row.value.median >= least,
-            GoalBound::RatioAtMost(most) => ratio.is_some_and(|ratio| ratio <= most),
-            GoalBound::RatioAtLeast(least) => ratio.is_some_and(|ratio| ratio >= least),
+            GoalBound::ValueAtMost(bound) => row.value.median <= bound,
+            GoalBound::ValueAtLeast(bound) => row.value.median >= bound,
+            GoalBound::RatioAtMost(bound) => ratio.is_some_and(|ratio| ratio <= bound),
+            GoalBound::RatioAtLeast(bound) => ratio.is_some_and(|ratio| ratio >= bound),
         }
     }
 
@@ -155,8 +155,9 @@ mod tests {
         assert!(read("").is_err());
         assert!(read("value_at_most = 1\nratio_at_most = 2").is_err());
         assert!(read("value_at_mots = 1").is_err());
-        let twice = "value_at_most = 1\n[[goal]]\nbench = 'b'\nmeasure = 'm'\nratio_at_most = 2";
-        assert!(read(twice).unwrap_err().contains("two goals"));
+        let two_bounds =
+            "value_at_most = 1\n[[goal]]\nbench = 'b'\nmeasure = 'm'\nratio_at_most = 2";
+        assert!(read(two_bounds).unwrap_err().contains("two goals"));
         assert!(read("value_at_most = 1").unwrap().of("c").is_empty());
     }
 
@@ -166,11 +167,11 @@ mod tests {
         rounds.record("m", 20.0);
         rounds.close();
         let mut row = Row::alone("m", Unit::Milliseconds, &rounds, "m").unwrap();
-        let met = |entry: &str, row: &Row| read(entry).unwrap().all()[0].met_by(row);
-        assert!(met("value_at_most = 20", &row) && met("value_at_least = 20", &row));
-        assert!(!met("value_at_most = 19.9", &row) && !met("value_at_least = 20.1", &row));
-        assert!(!met("ratio_at_most = 9", &row) && !met("ratio_at_least = 0", &row));
+        let is_met = |entry: &str, row: &Row| read(entry).unwrap().all()[0].met_by(row);
+        assert!(is_met("value_at_most = 20", &row) && is_met("value_at_least = 20", &row));
+        assert!(!is_met("value_at_most = 19.9", &row) && !is_met("value_at_least = 20.1", &row));
+        assert!(!is_met("ratio_at_most = 9", &row) && !is_met("ratio_at_least = 0", &row));
         row.ratio = Some(Spread::of(&[2.0]).unwrap());
-        assert!(met("ratio_at_most = 2", &row) && !met("ratio_at_least = 2.1", &row));
+        assert!(is_met("ratio_at_most = 2", &row) && !is_met("ratio_at_least = 2.1", &row));
     }
 }

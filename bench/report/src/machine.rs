@@ -74,8 +74,8 @@ impl NoiseWatch {
     pub fn stop(&self, spread_worst: f64) -> Noise {
         let now = ticks(&read("/proc/stat"));
         let all = now.all.saturating_sub(self.ticks.all).max(1);
-        let stolen = now.stolen.saturating_sub(self.ticks.stolen);
-        let stolen_percent = 100.0 * stolen as f64 / all as f64;
+        let stolen_ticks = now.stolen.saturating_sub(self.ticks.stolen);
+        let stolen_percent = 100.0 * stolen_ticks as f64 / all as f64;
         Noise { load_before: self.load, load_after: load(), stolen_percent, spread_worst }
     }
 }

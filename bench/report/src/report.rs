@@ -196,12 +196,12 @@ pub fn end(name: &str, ran: Result<Report, String>) -> ExitCode {
 
 /// Returns the command of the Makefile, or this program's own command line.
 fn command() -> String {
-    let own = || {
+    let own_command = || {
         let path = env::args().next().unwrap_or_default();
         let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
         std::iter::once(name).chain(env::args().skip(1)).collect::<Vec<_>>().join(" ")
     };
-    env::var("FOREBAY_BENCH_COMMAND").unwrap_or_else(|_| own())
+    env::var("FOREBAY_BENCH_COMMAND").unwrap_or_else(|_| own_command())
 }
 
 impl Report {
@@ -213,8 +213,8 @@ impl Report {
             let _ = writeln!(text, "{}", line(row));
         }
         let judged = self.rows.iter().filter(|row| row.met.is_some()).count();
-        let met = self.rows.iter().filter(|row| row.met == Some(true)).count();
-        let _ = write!(text, "bench-{}: met {met} of {judged} goals", self.bench);
+        let met_rows = self.rows.iter().filter(|row| row.met == Some(true)).count();
+        let _ = write!(text, "bench-{}: met {met_rows} of {judged} goals", self.bench);
         text
     }
 }

@@ -34,13 +34,18 @@ impl Spread {
         }
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| {
+        let quantile = |share: f64| {
             let place = share * (sorted.len() - 1) as f64;
             let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
             low + (high - low) * place.fract()
         };
         let rounds = sorted.len();
-        Ok(Self { quartile_1: at(0.25), median: at(0.5), quartile_3: at(0.75), rounds })
+        Ok(Self {
+            quartile_1: quantile(0.25),
+            median: quantile(0.5),
+            quartile_3: quantile(0.75),
+            rounds,
+        })
     }
 
     /// Returns the distance of the quartiles as a share of the median: the noise of the row.
@@ -220,10 +225,10 @@ mod tests {
 
     #[test]
     fn failure_names_contender_and_round() {
-        let mut left = 1;
+        let mut failures_left = 1;
         let mut failing = [Contender::new("peer", || {
-            left -= 1;
-            if left < 0 { Err("gone".to_owned()) } else { Ok(1.0) }
+            failures_left -= 1;
+            if failures_left < 0 { Err("gone".to_owned()) } else { Ok(1.0) }
         })];
         assert_eq!(interleave(3, &mut failing).unwrap_err(), "peer, round 1: gone");
     }
