@@ -66,7 +66,7 @@ pub fn write_files(
     options.set_bottommost_compression_type(DBCompressionType::None);
     let rows_per_file = (FILE_BYTES / (key_bytes + value_bytes)) as u64;
     let mut key = vec![0; key_bytes];
-    let (seconds, written) = seconds(|| -> Result<(), Failure> {
+    let (seconds, write_result) = seconds(|| -> Result<(), Failure> {
         for first in (0..rows).step_by(rows_per_file as usize) {
             let mut file = SstFileWriter::create(&options);
             let path = folder.join(format!("{first}.sst"));
@@ -74,15 +74,15 @@ pub fn write_files(
             for number in first..rows.min(first + rows_per_file) {
                 // Keys are in order: the first byte is the most significant.
                 key[key_bytes - 8..].copy_from_slice(&number.swap_bytes().to_le_bytes());
-                let at = number as usize * 7 % PIECE_BYTES;
-                file.put(&key, &noise[at..at + value_bytes])?;
+                let offset = number as usize * 7 % PIECE_BYTES;
+                file.put(&key, &noise[offset..offset + value_bytes])?;
             }
             file.finish()?;
             File::open(&path)?.sync_all()?;
         }
         Ok(())
     });
-    written.map(|()| rows as f64 / seconds)
+    write_result.map(|()| rows as f64 / seconds)
 }
 
 /// Returns the bytes per second through one socket of the loopback device, for about this time, and
@@ -103,19 +103,19 @@ pub fn loopback(time: Duration) -> Result<(f64, Vec<f64>), Failure> {
         Ok(())
     });
     let (mut socket, _) = listener.accept()?;
-    let (mut piece, mut came) = (vec![0; PIECE_BYTES], 0_u64);
+    let (mut piece, mut bytes_received) = (vec![0; PIECE_BYTES], 0_u64);
     let (mut samples, began) = (Vec::new(), nanos());
     let (mut sampled, mut sampled_at) = (0, began);
     loop {
         let read = socket.read(&mut piece)?;
-        came += read as u64;
+        bytes_received += read as u64;
         let now = nanos();
         if now - sampled_at >= SAMPLE_NANOS {
-            samples.push((came - sampled) as f64 * 1e9 / (now - sampled_at) as f64);
-            (sampled, sampled_at) = (came, now);
+            samples.push((bytes_received - sampled) as f64 * 1e9 / (now - sampled_at) as f64);
+            (sampled, sampled_at) = (bytes_received, now);
         }
         if read == 0 {
-            let rate = came as f64 * 1e9 / (now - began).max(1) as f64;
+            let rate = bytes_received as f64 * 1e9 / (now - began).max(1) as f64;
             return match sending.join() {
                 Ok(sent) => sent.map(|()| (rate, samples)).map_err(Failure::from),
                 Err(_) => Err("the sender has panicked".into()),

@@ -89,9 +89,9 @@ fn contender<'a>(
     mut run: impl FnMut() -> Result<CopyTimes, String> + 'a,
 ) -> Contender<'a> {
     Contender::several(name, move || {
-        let CopyTimes { seconds, source: from, target, told } = run()?;
+        let CopyTimes { seconds, source: from, target, told: copy_report } = run()?;
         let gigabytes = source.user_bytes() / 1e9;
-        let measure = |what| measure(name, source.value_bytes, what);
+        let measure = |quantity| measure(name, source.value_bytes, quantity);
         let mut values = vec![
             (measure("MB/s"), gigabytes * 1e3 / seconds),
             (measure("rows/s"), source.rows as f64 / seconds),
@@ -101,7 +101,7 @@ fn contender<'a>(
             (measure("memory of the target, MB"), target.memory_bytes / 1e6),
             (measure(FROM_DISK), from.disk_bytes / 1e6),
         ];
-        if let Some(CopyReport { served_after, samples }) = told {
+        if let Some(CopyReport { served_after, samples }) = copy_report {
             values.push((measure(SERVED), served_after));
             values.extend(slowest(&samples)?.map(|slowest| (measure(SLOWEST), slowest)));
         }
@@ -115,8 +115,8 @@ const FROM_DISK: &str = "read from the disk by the source, MB";
 /// Fewest whole seconds that are compared.
 const SAMPLES_MIN: usize = 3;
 
-fn measure(name: &str, value_bytes: usize, what: &str) -> String {
-    format!("{name}, values of {value_bytes} B, {what}")
+fn measure(name: &str, value_bytes: usize, quantity: &str) -> String {
+    format!("{name}, values of {value_bytes} B, {quantity}")
 }
 
 /// Returns the ratio of the slowest second to the median; `None` for too few seconds.
@@ -130,21 +130,25 @@ fn slowest(samples: &[f64]) -> Result<Option<f64>, String> {
 
 /// Makes one copy by `forebayd shard copy` from a running node, and checks that the copy has the
 /// documents of the source.
-fn copy(source: &Source, more: &[&str]) -> Result<CopyTimes, String> {
+fn copy(source: &Source, arguments: &[&str]) -> Result<CopyTimes, String> {
     let (target, program) = (scratch()?, tree::built("forebayd")?);
     source.serving(|server: &Server| {
         let before = ProcessUsage::by(server.process_id())?;
         let mut command = Command::new(&program);
         command.args(["shard", "copy", "--from", server.address(), "--store", STORE]);
         command.args(["--partition", "0"]);
-        command.arg("--data-dir").arg(target.path()).args(more).env("FOREBAY_LOG_FILTER", "warn");
+        command
+            .arg("--data-dir")
+            .arg(target.path())
+            .args(arguments)
+            .env("FOREBAY_LOG_FILTER", "warn");
         let ran = Process::start("forebayd shard copy", &mut command)?.end()?;
         let after = ProcessUsage::by(server.process_id())?;
-        let (opening, served) = seconds(|| source.read_copy(target.path()));
-        served.and_then(|()| source.check_copy(target.path()))?;
+        let (opening, first_read) = seconds(|| source.read_copy(target.path()));
+        first_read.and_then(|()| source.check_copy(target.path()))?;
         let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
         let disk_bytes = after.disk_bytes - before.disk_bytes;
-        let (served_after, samples) = (ran.seconds + opening, samples(&ran.said));
+        let (served_after, samples) = (ran.seconds + opening, samples(&ran.output));
         Ok(CopyTimes {
             seconds: ran.seconds,
             source: ProcessUsage { cpu_seconds, disk_bytes, ..after },
@@ -166,30 +170,32 @@ fn naive(plan: &CopiesPlan, source: &Source) -> Result<CopyTimes, String> {
     let mut to = Process::start("the naive copy's target", &mut command)?;
     let rows = to.hear("done ")?;
     let from = from.end()?;
-    let ProcessResult { said, usage, .. } = to.end()?;
+    let ProcessResult { output, usage, .. } = to.end()?;
     // Some rows are of the state.
     if !rows.parse::<u64>().is_ok_and(|rows| rows >= source.rows) {
         return Err(format!("{rows} rows came of {}", source.rows));
     }
-    let done = said.iter().find(|said| said.line.starts_with("done "));
-    let seconds = done.map_or(0.0, |said| said.after);
+    let last_line = output.iter().find(|output_line| output_line.line.starts_with("done "));
+    let seconds = last_line.map_or(0.0, |output_line| output_line.after);
     Ok(CopyTimes { seconds, source: from.usage, target: usage, told: None })
 }
 
 /// Returns the rates between the progress lines of a copy, except the first and the last ones,
 /// which cover less than a second.
-fn samples(said: &[OutputLine]) -> Vec<f64> {
+fn samples(output: &[OutputLine]) -> Vec<f64> {
     // `1234 of about 5678 rows, 91011 bytes, ...`
     let bytes = |line: &str| line.split(", ").nth(1)?.split(' ').next()?.parse::<u64>().ok();
-    let told: Vec<_> =
-        said.iter().filter_map(|said| Some((said.after, bytes(&said.line)?))).collect();
+    let progress: Vec<_> = output
+        .iter()
+        .filter_map(|output_line| Some((output_line.after, bytes(&output_line.line)?)))
+        .collect();
     let rate = |pair: &[(f64, u64)]| match pair {
         [(before, from), (after, to)] if after - before > 0.9 => {
             Some(to.saturating_sub(*from) as f64 / (after - before))
         }
         _ => None,
     };
-    let rates: Vec<_> = told.windows(2).filter_map(rate).collect();
+    let rates: Vec<_> = progress.windows(2).filter_map(rate).collect();
     let last = rates.len().saturating_sub(1);
     rates.get(1..last).unwrap_or_default().to_vec()
 }
@@ -221,16 +227,17 @@ fn ceilings_of(plan: &CopiesPlan, source: &Source) -> Result<Values, Failure> {
     let row = (KEY_BYTES + value_bytes) as f64 / 1e6;
     let read = ceilings::iterate(source.shard())? * row;
     let sizes = (KEY_BYTES, value_bytes);
-    let written = ceilings::write_files(folder.path(), source.rows, sizes)? * row;
-    let (through, samples) = ceilings::loopback(plan.loopback)?;
-    let (through, disk) =
-        (through / 1e6, disk_baseline::sequential(folder.path(), plan.bytes)? / 1e6);
-    let slower = [read, written, through, disk].into_iter().fold(f64::INFINITY, f64::min);
-    let measure = |name, what| measure(name, value_bytes, what);
+    let write_rate = ceilings::write_files(folder.path(), source.rows, sizes)? * row;
+    let (loopback_rate, samples) = ceilings::loopback(plan.loopback)?;
+    let (loopback_mb_per_s, disk) =
+        (loopback_rate / 1e6, disk_baseline::sequential(folder.path(), plan.bytes)? / 1e6);
+    let slower =
+        [read, write_rate, loopback_mb_per_s, disk].into_iter().fold(f64::INFINITY, f64::min);
+    let measure = |name, quantity| measure(name, value_bytes, quantity);
     let mut values = vec![
         (measure("iterator alone", "MB/s"), read),
-        (measure("file writer alone", "MB/s"), written),
-        (measure(LOOPBACK, "MB/s"), through),
+        (measure("file writer alone", "MB/s"), write_rate),
+        (measure(LOOPBACK, "MB/s"), loopback_mb_per_s),
         (measure("single file on the disk", "MB/s"), disk),
         (measure(CEILING, "MB/s"), slower),
     ];
@@ -239,19 +246,19 @@ fn ceilings_of(plan: &CopiesPlan, source: &Source) -> Result<Values, Failure> {
 }
 
 fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
-    let measure = |name, what| measure(name, value_bytes, what);
-    let unit = |what: &str| match what.rsplit(' ').next() {
+    let measure = |name, quantity| measure(name, value_bytes, quantity);
+    let unit = |quantity: &str| match quantity.rsplit(' ').next() {
         Some("MB/s") => Unit::MegabytesPerSecond,
         Some("rows/s") => Unit::PerSecond,
         Some("s") => Unit::Seconds,
         _ => Unit::Count,
     };
-    let against = |name, what, peer, peer_what| {
-        let (ours, peer) = (measure(name, what), measure(peer, peer_what));
-        Row::against(&ours, unit(what), rounds, &ours, &peer)
+    let row_against = |name, quantity, peer, peer_what| {
+        let (own_measure, peer) = (measure(name, quantity), measure(peer, peer_what));
+        Row::against(&own_measure, unit(quantity), rounds, &own_measure, &peer)
     };
     let mut rows = Vec::new();
-    for what in [
+    for quantity in [
         "MB/s",
         "rows/s",
         "CPU of the source, s/GB",
@@ -259,26 +266,31 @@ fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
         "memory of the source, MB",
         "memory of the target, MB",
     ] {
-        rows.push(against(ROWS, what, NAIVE, what)?);
+        rows.push(row_against(ROWS, quantity, NAIVE, quantity)?);
     }
-    for (name, what) in [(ROWS, SERVED), (ROWS, FROM_DISK), (COLD, FROM_DISK)] {
-        rows.push(Row::alone(&measure(name, what), unit(what), rounds, &measure(name, what))?);
+    for (name, quantity) in [(ROWS, SERVED), (ROWS, FROM_DISK), (COLD, FROM_DISK)] {
+        rows.push(Row::alone(
+            &measure(name, quantity),
+            unit(quantity),
+            rounds,
+            &measure(name, quantity),
+        )?);
     }
-    for (name, what) in [
+    for (name, quantity) in [
         (ROWS, "copy of rows, against the slower ceiling"),
         (FILES, "copy of files, against the slower ceiling"),
     ] {
-        let row = measure(what, "MB/s");
-        let (ours, ceiling) = (measure(name, "MB/s"), measure(CEILING, "MB/s"));
-        rows.push(Row::against(&row, Unit::MegabytesPerSecond, rounds, &ours, &ceiling)?);
+        let row = measure(quantity, "MB/s");
+        let (own_measure, ceiling) = (measure(name, "MB/s"), measure(CEILING, "MB/s"));
+        rows.push(Row::against(&row, Unit::MegabytesPerSecond, rounds, &own_measure, &ceiling)?);
     }
     // A short copy has no seconds to compare.
     if [ROWS, LOOPBACK].iter().all(|name| rounds.values(&measure(name, SLOWEST)).is_ok()) {
-        rows.push(against(ROWS, SLOWEST, LOOPBACK, SLOWEST)?);
+        rows.push(row_against(ROWS, SLOWEST, LOOPBACK, SLOWEST)?);
     }
-    for what in ["MB/s", "CPU of the source, s/GB", "CPU of the target, s/GB"] {
-        rows.push(against(COLD, what, NAIVE, what)?);
-        rows.push(against(FILES, what, NAIVE, what)?);
+    for quantity in ["MB/s", "CPU of the source, s/GB", "CPU of the target, s/GB"] {
+        rows.push(row_against(COLD, quantity, NAIVE, quantity)?);
+        rows.push(row_against(FILES, quantity, NAIVE, quantity)?);
     }
     for name in ["iterator alone", "file writer alone", LOOPBACK, "single file on the disk"] {
         let ceiling = measure(name, "MB/s");

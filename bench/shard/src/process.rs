@@ -31,7 +31,7 @@ pub struct OutputLine {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessResult {
     /// Lines of output and errors.
-    pub said: Vec<OutputLine>,
+    pub output: Vec<OutputLine>,
     /// Duration of the process, in seconds.
     pub seconds: f64,
     /// Resources that the process took.
@@ -44,7 +44,7 @@ pub struct Process {
     child: OwnedChild,
     began: u64,
     lines: Receiver<OutputLine>,
-    said: Vec<OutputLine>,
+    output: Vec<OutputLine>,
     /// Resources of the process so far, polled until the watch is gone.
     usage: Arc<Mutex<ProcessUsage>>,
 }
@@ -68,7 +68,7 @@ impl Process {
         }
         let (name, usage) = (name.to_owned(), Arc::default());
         watch(child.id(), &usage);
-        Ok(Self { name, child, began, lines, said: Vec::new(), usage })
+        Ok(Self { name, child, began, lines, output: Vec::new(), usage })
     }
 
     /// Waits for a line with this beginning; returns the rest of the line.
@@ -77,13 +77,13 @@ impl Process {
     /// Fails if the process ends without the line, or takes too long.
     pub fn hear(&mut self, beginning: &str) -> Result<String, String> {
         loop {
-            let Ok(said) = self.lines.recv_timeout(BOUND) else {
-                return Err(format!("{} did not say `{beginning}`: {:?}", self.name, self.said));
+            let Ok(output_line) = self.lines.recv_timeout(BOUND) else {
+                return Err(format!("{} did not say `{beginning}`: {:?}", self.name, self.output));
             };
-            let heard = said.line.strip_prefix(beginning).map(str::to_owned);
-            self.said.push(said);
-            if let Some(heard) = heard {
-                return Ok(heard);
+            let found = output_line.line.strip_prefix(beginning).map(str::to_owned);
+            self.output.push(output_line);
+            if let Some(found) = found {
+                return Ok(found);
             }
         }
     }
@@ -95,19 +95,20 @@ impl Process {
     pub fn end(mut self) -> Result<ProcessResult, String> {
         for _ in 0..BOUND.as_millis() / LOOK_EVERY.as_millis() {
             look(self.child.id(), &self.usage);
-            let ended = self.child.try_wait();
-            let Some(status) = ended.map_err(|error| format!("{}: {error}", self.name))? else {
+            let wait_result = self.child.try_wait();
+            let Some(status) = wait_result.map_err(|error| format!("{}: {error}", self.name))?
+            else {
                 thread::sleep(LOOK_EVERY);
                 continue;
             };
             let seconds = (nanos() - self.began) as f64 / 1e9;
             // The iterator ends with the pipes.
-            self.said.extend(self.lines.iter());
+            self.output.extend(self.lines.iter());
             if !status.success() {
-                return Err(format!("{} ended with {status}: {:?}", self.name, self.said));
+                return Err(format!("{} ended with {status}: {:?}", self.name, self.output));
             }
             let usage = *self.usage.lock();
-            return Ok(ProcessResult { said: std::mem::take(&mut self.said), seconds, usage });
+            return Ok(ProcessResult { output: std::mem::take(&mut self.output), seconds, usage });
         }
         Err(format!("{} took over {BOUND:?}", self.name))
     }
@@ -161,11 +162,12 @@ mod tests {
         assert_eq!(process.hear("at ").unwrap(), "7");
         let ran = process.end().unwrap();
         // Two threads listen, so the order of the two lines is unknown.
-        let mut lines: Vec<_> = ran.said.iter().map(|said| said.line.as_str()).collect();
+        let mut lines: Vec<_> =
+            ran.output.iter().map(|output_line| output_line.line.as_str()).collect();
         lines.sort_unstable();
         assert_eq!(lines, ["at 7", "no"]);
         assert!(ran.usage.cpu_seconds > 0.0 && ran.usage.memory_bytes > 0.0, "{ran:?}");
-        assert!(ran.said.iter().all(|said| said.after > 0.0) && ran.seconds > 0.0, "{ran:?}");
+        assert!(ran.output.iter().all(|output| output.after > 0.0) && ran.seconds > 0.0, "{ran:?}");
     }
 
     #[test]

@@ -86,10 +86,10 @@ impl Source {
     pub fn serving<T>(&self, run: impl FnOnce(&Server) -> Result<T, String>) -> Result<T, String> {
         let data = self.data.borrow_mut().take().ok_or("the node runs already")?;
         let server = Server::start_on(data, Log::Buffered)?;
-        let done = run(&server);
+        let result = run(&server);
         let data = server.stop()?;
         self.data.borrow_mut().replace(data);
-        done
+        result
     }
 
     /// Drops the shard's files from the page cache.
@@ -135,17 +135,17 @@ async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition
         let value = dice.noise(value_bytes);
         stream.send(store.put(&key(number)[..]).set("value", value)).await?;
     }
-    let written = stream.close().await?;
-    if written.failed > 0 {
-        let (failed, first) = (written.failed, written.first_error);
-        return Err(format!("{failed} of {rows} writes failed: {first:?}").into());
+    let summary = stream.close().await?;
+    if summary.failed > 0 {
+        let (failed_writes, first) = (summary.failed, summary.first_error);
+        return Err(format!("{failed_writes} of {rows} writes failed: {first:?}").into());
     }
     // The writer may be far ahead of the shard, and a single call waits no longer than its
     // deadline.
-    let (read, ordered) = (ReadOptions::after(written.token, FILL_BOUND), store.ordered()?);
+    let (read, ordered_reads) = (ReadOptions::after(summary.token, FILL_BOUND), store.ordered()?);
     let first = async {
         loop {
-            match ordered.get(&read, &key(0)[..]).await {
+            match ordered_reads.get(&read, &key(0)[..]).await {
                 Err(error) if error.code() == ErrorCode::DeadlineExceeded => {}
                 found => return found,
             }
@@ -194,10 +194,11 @@ fn digest_of(shard: &ShardWriter, place: &Path) -> Result<RowsDigest, String> {
 
 /// Opens the one shard of a node that does not run.
 fn open(data: &Path, definition: &Definition) -> Result<ShardWriter, String> {
-    let told = |error: forebay::Error| error.to_string();
-    let resources = Resources::new(MEMORY_BYTES).map_err(told)?;
+    let error_text = |error: forebay::Error| error.to_string();
+    let resources = Resources::new(MEMORY_BYTES).map_err(error_text)?;
     let directory = ShardDirectory::new(data.join("shards"), resources);
     let at = PartitionRef { store: definition.store, partition: PartitionId(0) };
-    let found = directory.resume(at, PartitionCount(1), KeyOrder::of(definition)).map_err(told)?;
+    let found =
+        directory.resume(at, PartitionCount(1), KeyOrder::of(definition)).map_err(error_text)?;
     found.map(|(writer, _)| writer).ok_or_else(|| format!("no shard in {}", data.display()))
 }

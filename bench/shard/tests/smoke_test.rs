@@ -68,18 +68,18 @@ fn options_in(folder: &Path) -> BTreeSet<String> {
 
 #[test]
 fn naive_copy_has_the_options_of_our_shards() {
-    let (ours, naive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (own_folder, naive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let definition =
         StoreSpec::key_value("a", KeyType::Bytes).partitions(1).define(StoreId(1)).unwrap();
     // The default of a node.
     let memory = (SHARD_MEMORY_MIB as usize) << 20;
-    let directory = ShardDirectory::new(ours.path(), Resources::new(memory).unwrap());
+    let directory = ShardDirectory::new(own_folder.path(), Resources::new(memory).unwrap());
     let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
     let shard = directory.create(at, KeyOrder::of(&definition)).unwrap();
     drop(DB::open(&naive_copy::options(), naive.path()).unwrap());
-    let (ours, naive) = (options_in(shard.shard().path()), options_in(naive.path()));
-    assert!(ours.len() > 100, "{ours:?}");
-    let differing: BTreeSet<&str> = ours
+    let (own_options, naive) = (options_in(shard.shard().path()), options_in(naive.path()));
+    assert!(own_options.len() > 100, "{own_options:?}");
+    let differing: BTreeSet<&str> = own_options
         .symmetric_difference(&naive)
         .map(|option| option.split_once('=').unwrap().0)
         // The unit stage of `make test` gathers the logs of all shards in one folder.
@@ -87,7 +87,7 @@ fn naive_copy_has_the_options_of_our_shards() {
         .collect();
     // Options of the engine's logs, and of which old files the engine rewrites for expiry or reads:
     // neither affects a row.
-    let wanted = [
+    let expected_options = [
         "[CFOptions \"default\"] bottommost_file_compaction_delay",
         "[CFOptions \"default\"] compaction_filter",
         "[CFOptions \"default\"] periodic_compaction_seconds",
@@ -97,7 +97,7 @@ fn naive_copy_has_the_options_of_our_shards() {
         "[DBOptions] max_log_file_size",
         "[DBOptions] skip_stats_update_on_db_open",
     ];
-    assert_eq!(differing, BTreeSet::from(wanted));
+    assert_eq!(differing, BTreeSet::from(expected_options));
 }
 
 #[test]

@@ -19,11 +19,11 @@ const VALUES: [usize; 4] = [128, 256, 512, 1024];
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let ended = match arguments.as_slice() {
+    let outcome = match arguments.as_slice() {
         [] => run(),
         end => copies::naive_end(end).map_err(|failure| failure.to_string()),
     };
-    match ended {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("bench-copy: {problem}");
@@ -34,24 +34,24 @@ fn main() -> ExitCode {
 
 /// Returns the sizes that `VALUES` selects; all if it is not set.
 fn values() -> Result<Vec<usize>, String> {
-    let asked = env::var("VALUES").unwrap_or_default();
-    let values: Vec<_> = asked.split_whitespace().map(str::parse).collect();
+    let sizes_text = env::var("VALUES").unwrap_or_default();
+    let values: Vec<_> = sizes_text.split_whitespace().map(str::parse).collect();
     match values.iter().all(|value| value.as_ref().is_ok_and(|value| VALUES.contains(value))) {
         true if values.is_empty() => Ok(VALUES.to_vec()),
         true => Ok(values.into_iter().flatten().collect()),
-        false => Err(format!("VALUES='{asked}' names other values than {VALUES:?}")),
+        false => Err(format!("VALUES='{sizes_text}' names other values than {VALUES:?}")),
     }
 }
 
 fn run() -> Result<(), String> {
     let bytes = if Bench::is_quick() { BYTES.0 } else { BYTES.1 };
     let values = values()?;
-    let about = format!(
+    let description = format!(
         "shards of {bytes} bytes of keys and values, one at a time: keys of 16 random bytes, \
          values of {values:?} bytes that no compression makes smaller; in the page cache, unless a \
          name says otherwise"
     );
-    let mut bench = Bench::start("copy", &about)?;
+    let mut bench = Bench::start("copy", &description)?;
     let (loopback, program) = (LOOPBACK, copies::this_program()?);
     let plan = copies::CopiesPlan { rounds: ROUNDS, bytes, values, loopback, program };
     copies::run(&plan)?.into_iter().for_each(|row| bench.add(row));

@@ -12,11 +12,11 @@ fn main() -> ExitCode {
 fn run() -> Result<Report, String> {
     let (operations, connecting) =
         if Bench::is_quick() { (50_000, 5_000) } else { (500_000, 500_000) };
-    let about = format!(
+    let description = format!(
         "{operations} documents, keys of 25 bytes, values of letters and digits; as many \
          operations of each order, {connecting} where each has a connection of its own; 16 clients"
     );
-    let mut bench = Bench::start("shard", &about)?;
+    let mut bench = Bench::start("shard", &description)?;
     let plan = orders::OrdersPlan {
         rounds: Bench::rounds(3, 3),
         operations,

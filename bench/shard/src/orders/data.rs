@@ -27,8 +27,8 @@ pub fn key(document: u64) -> String {
 
 /// Returns the value of a document, of `bytes` bytes, up to 65,536.
 pub fn value(document: u64, bytes: usize) -> &'static [u8] {
-    let at = mix(!document) as usize % PLACES;
-    &TEXT[at..at + bytes]
+    let place = mix(!document) as usize % PLACES;
+    &TEXT[place..place + bytes]
 }
 
 #[cfg(test)]

@@ -61,11 +61,11 @@ impl Engine {
     /// Fails if the disk fails.
     pub fn open(values: &[usize]) -> std::result::Result<Self, String> {
         let folder = scratch()?;
-        let told = |error: Error| error.to_string();
-        let resources = Resources::new(MEMORY_BYTES).map_err(told)?;
+        let error_text = |error: Error| error.to_string();
+        let resources = Resources::new(MEMORY_BYTES).map_err(error_text)?;
         let directory = ShardDirectory::new(folder.path(), resources);
         let shard = |(place, value_bytes): (usize, &usize)| {
-            let shard = Shard::open(&directory, StoreId(place as u64 + 1)).map_err(told)?;
+            let shard = Shard::open(&directory, StoreId(place as u64 + 1)).map_err(error_text)?;
             Ok((*value_bytes, RefCell::new(shard)))
         };
         let shards = values.iter().enumerate().map(shard);
@@ -81,8 +81,8 @@ impl Side for Engine {
             let document = job.document(operation);
             let (key, began) = (data::key(document), nanos());
             if job.order.is_write {
-                let written = shard.put(&key, data::value(document, job.value_bytes));
-                written.map_err(|error| error.to_string())?;
+                let put_result = shard.put(&key, data::value(document, job.value_bytes));
+                put_result.map_err(|error| error.to_string())?;
             } else {
                 shard.get(&key, |value| job.check(document, value))?;
             }
@@ -138,16 +138,16 @@ impl Shard {
     fn get<T>(
         &self,
         key: &str,
-        with: impl FnOnce(Option<&[u8]>) -> std::result::Result<T, String>,
+        visit: impl FnOnce(Option<&[u8]>) -> std::result::Result<T, String>,
     ) -> std::result::Result<T, String> {
-        let told = |error: Error| error.to_string();
-        let key = Key::plain(key.as_bytes()).map_err(told)?;
-        let Some(bytes) = self.writer.shard().row(key.as_bytes()).map_err(told)? else {
-            return with(None);
+        let error_text = |error: Error| error.to_string();
+        let key = Key::plain(key.as_bytes()).map_err(error_text)?;
+        let Some(bytes) = self.writer.shard().row(key.as_bytes()).map_err(error_text)? else {
+            return visit(None);
         };
         let layout = &self.schema.0.layout;
-        let row = Row::new(&bytes, layout).map_err(told)?;
+        let row = Row::new(&bytes, layout).map_err(error_text)?;
         let slot = layout.slot(self.value).ok_or("a store without values")?;
-        with(Some(row.bytes(slot).map_err(told)?))
+        visit(Some(row.bytes(slot).map_err(error_text)?))
     }
 }

@@ -97,12 +97,12 @@ fn jobs(plan: &OrdersPlan, side: &str, value_bytes: usize) -> Vec<(Job, String)>
 }
 
 fn name_of(side: &str, order: &str, value_bytes: usize, is_connecting: bool) -> String {
-    let how = match (side, is_connecting) {
+    let suffix = match (side, is_connecting) {
         (ENGINE, _) => "",
         (_, false) => ", connections stay",
         (_, true) => ", one connection each",
     };
-    format!("{side}, {order}, {value_bytes} B{how}")
+    format!("{side}, {order}, {value_bytes} B{suffix}")
 }
 
 fn values(name: &str, latency: &Latency, seconds: f64) -> Result<Values, String> {

@@ -41,8 +41,8 @@ impl RedisServer {
         let appended = if is_synced { "yes" } else { "no" };
         command.args(["--appendfsync", "always", "--appendonly", appended]);
         command.arg("--dir").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
-        let started = command.spawn();
-        let process = started
+        let spawn_result = command.spawn();
+        let process = spawn_result
             .map_err(|error| format!("start redis-server: {error}; `make setup` installs it"))?;
         let client = Client::open(("127.0.0.1", port)).map_err(|error| error.to_string())?;
         let server = Self { _process: OwnedChild(process), client, _folder: folder };
@@ -93,11 +93,11 @@ fn operate(connection: &mut Connection, job: &Job, operation: u64) -> Result<(),
     let document = job.document(operation);
     // Keys of different stores share one name space in Redis.
     let key = format!("{}:{}", job.value_bytes, data::key(document));
-    let told = |error: redis::RedisError| format!("redis: {error}");
+    let error_text = |error: redis::RedisError| format!("redis: {error}");
     if job.order.is_write {
         let value = data::value(document, job.value_bytes);
-        return connection.set(key, value).map_err(told);
+        return connection.set(key, value).map_err(error_text);
     }
-    let value: Option<Vec<u8>> = connection.get(key).map_err(told)?;
+    let value: Option<Vec<u8>> = connection.get(key).map_err(error_text)?;
     job.check(document, value.as_deref())
 }
