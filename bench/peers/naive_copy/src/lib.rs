@@ -62,7 +62,7 @@ pub fn send(folder: &Path, listener: &TcpListener) -> Result<CopySize, Failure> 
     let db = DB::open_for_read_only(&options(), folder, false)?;
     let (socket, _) = listener.accept()?;
     socket.set_nodelay(true)?;
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, socket);
+    let mut writer = BufWriter::with_capacity(BUFFER_BYTES, socket);
     let mut reading = ReadOptions::default();
     reading.fill_cache(false);
     let mut rows = db.raw_iterator_opt(reading);
@@ -70,16 +70,16 @@ pub fn send(folder: &Path, listener: &TcpListener) -> Result<CopySize, Failure> 
     let mut copied = CopySize::default();
     while let Some((key, value)) = rows.item() {
         for bytes in [key, value] {
-            out.write_all(&u32::try_from(bytes.len())?.to_le_bytes())?;
-            out.write_all(bytes)?;
+            writer.write_all(&u32::try_from(bytes.len())?.to_le_bytes())?;
+            writer.write_all(bytes)?;
             copied.bytes += bytes.len() as u64;
         }
         copied.rows += 1;
         rows.next();
     }
     rows.status()?;
-    out.write_all(&END.to_le_bytes())?;
-    out.flush()?;
+    writer.write_all(&END.to_le_bytes())?;
+    writer.flush()?;
     Ok(copied)
 }
 
@@ -107,7 +107,7 @@ pub fn receive(folder: &Path, source: TcpStream) -> Result<(CopySize, DB), Failu
 }
 
 /// Reads a key or a value; returns whether there is one.
-fn read(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, Failure> {
+fn read(from: &mut impl Read, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
@@ -117,8 +117,8 @@ fn read(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, Failure> {
     if length > BYTES_MAX {
         return Err(format!("{length} bytes in one piece").into());
     }
-    into.resize(length as usize, 0);
-    from.read_exact(into)?;
+    buffer.resize(length as usize, 0);
+    from.read_exact(buffer)?;
     Ok(true)
 }
 
