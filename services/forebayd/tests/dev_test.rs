@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use daemon::{Daemon, FOREBAYD, count_of, counts, refused};
+use daemon::{Daemon, FOREBAYD, count_of, counts, read_error};
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 use forebay_testkit::tree;
 
@@ -53,17 +53,17 @@ fn two_daemons_do_not_share_a_directory() {
     let data = tempfile::tempdir().unwrap();
     let _daemon = start(data.path(), "127.0.0.1:0");
     let dir = data.path().to_str().unwrap();
-    let error = refused(&["dev", "--listen", "127.0.0.1:0", "--data-dir", dir]);
+    let error = read_error(&["dev", "--listen", "127.0.0.1:0", "--data-dir", dir]);
     assert!(error.contains("Conflict"), "{error}");
 }
 
 #[test]
 fn unsafe_address_and_unknown_key_are_refused_with_the_fix() {
-    let error = refused(&["dev", "--listen", "0.0.0.0:0"]);
+    let error = read_error(&["dev", "--listen", "0.0.0.0:0"]);
     assert!(error.contains("loopback") && error.contains("127.0.0.1"), "{error}");
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "lisen = \"127.0.0.1:0\"\n").unwrap();
-    let error = refused(&["config", "check", "--config", file.path().to_str().unwrap()]);
+    let error = read_error(&["config", "check", "--config", file.path().to_str().unwrap()]);
     assert!(error.contains("lisen"), "{error}");
 }
 
@@ -73,7 +73,7 @@ fn port_in_use_is_refused_with_the_fix() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
     let dir = data.path().to_str().unwrap();
-    let error = refused(&["dev", "--listen", &listen, "--data-dir", dir]);
+    let error = read_error(&["dev", "--listen", &listen, "--data-dir", dir]);
     assert!(error.contains("--listen"), "{error}");
 }
 
@@ -91,10 +91,10 @@ fn folders_that_cannot_be_written_are_refused_with_the_fix() {
         &["--snapshots", &plain],
         &["--snapshots", &good, "--backups", &bad],
     ] {
-        let error = refused(&[&own[..], more].concat());
+        let error = read_error(&[&own[..], more].concat());
         assert!(error.contains("writing into") && error.contains("name a folder"), "{error}");
     }
-    let error = refused(&[&own[..], &["--snapshots", "ftp://host/folder"]].concat());
+    let error = read_error(&[&own[..], &["--snapshots", "ftp://host/folder"]].concat());
     assert!(error.contains("give file:///"), "{error}");
     assert!(!dir.exists(), "the node opened its log");
 }

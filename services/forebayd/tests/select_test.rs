@@ -5,7 +5,7 @@ mod daemon;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use daemon::{Daemon, FOREBAYD, LONG, refused};
+use daemon::{Daemon, FOREBAYD, LONG, read_error};
 use forebay::schema::{
     ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, ScalarType, StoreSpec, StreamSpec,
     Value,
@@ -148,10 +148,11 @@ async fn invalid_select_command_is_refused() {
         (["--start", "noon"], "2026-11-27T12:00:00Z"),
         (["--limit", "10001"], "fewer events"),
     ] {
-        let error =
-            refused(&[&["select", "--node", &daemon.address, "orders"], &arguments[..]].concat());
+        let error = read_error(
+            &[&["select", "--node", &daemon.address, "orders"], &arguments[..]].concat(),
+        );
         assert!(error.contains(said), "{arguments:?}: {error}");
     }
-    let error = refused(&["select", "--node", &daemon.address, "nothing"]);
+    let error = read_error(&["select", "--node", &daemon.address, "nothing"]);
     assert!(error.contains("NotFound") && error.contains("nothing"), "{error}");
 }

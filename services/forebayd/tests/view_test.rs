@@ -5,7 +5,7 @@ mod daemon;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use daemon::{Daemon, FOREBAYD, refused};
+use daemon::{Daemon, FOREBAYD, read_error};
 use forebay::schema::{FieldType, KeyType, ScalarType, StoreSpec};
 use forebay::{Client, ClientOptions};
 
@@ -99,7 +99,7 @@ fn view(daemon: &Daemon, arguments: &[&str], input: &str) -> String {
 fn refuses(daemon: &Daemon, arguments: &[&str]) -> String {
     let mut all = vec!["view", arguments[0], "--node", &daemon.address];
     all.extend(&arguments[1..]);
-    refused(&all)
+    read_error(&all)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

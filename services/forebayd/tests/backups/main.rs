@@ -65,9 +65,9 @@ async fn write(store: &Store, expected: &mut ExpectedDocuments, round: i64) -> T
         batch.add(write).unwrap();
         expected.insert(key, (round * KEYS + key, other));
     }
-    let written = batch.send().await.unwrap();
-    assert!(written.results.iter().all(Result::is_ok));
-    written.token
+    let outcome = batch.send().await.unwrap();
+    assert!(outcome.results.iter().all(Result::is_ok));
+    outcome.token
 }
 
 /// Reads all documents of a store with a reader of its own.
@@ -116,16 +116,16 @@ impl World {
     }
 
     async fn start(&self, data: &Path) -> (ServedNode, BackupParts) {
-        let served = ServedNode::start_with(&self.log, data, Some(self.snapshots.clone())).await;
+        let node = ServedNode::start_with(&self.log, data, Some(self.snapshots.clone())).await;
         let options = SnapshotOptions::new(LONG, 3).unwrap();
-        let service = served.node.snapshot_parts(&served.address, options).unwrap();
+        let service = node.node.snapshot_parts(&node.address, options).unwrap();
         let (backups, scratch) = (self.backups.clone(), data.to_owned());
-        (served, BackupParts { service, backups, scratch })
+        (node, BackupParts { service, backups, scratch })
     }
 }
 
 /// Waits until every partition's log has trimmed all of its current entries.
-async fn trimmed(log: &Arc<dyn ChangeLog>, store: &Store) {
+async fn await_trim(log: &Arc<dyn ChangeLog>, store: &Store) {
     for partition in 0..PARTITIONS {
         let store = store.definition().store;
         let at = PartitionRef { store, partition: PartitionId(partition) };
@@ -158,12 +158,12 @@ async fn assert_without_backup(parts: &BackupParts, token: &Token, time: Timesta
 }
 
 /// Proves that a restored store, which has these documents, is a store like any other.
-async fn assert_is_ordinary(served: &ServedNode, name: &str, mut expected: ExpectedDocuments) {
-    let restored = served.client().await.store(name).await.unwrap();
-    write(&restored, &mut expected, 9).await;
-    assert_eq!(read(&served.address, name).await.0, expected);
+async fn assert_is_ordinary(node: &ServedNode, name: &str, mut expected: ExpectedDocuments) {
+    let store = node.client().await.store(name).await.unwrap();
+    write(&store, &mut expected, 9).await;
+    assert_eq!(read(&node.address, name).await.0, expected);
     let key = *expected.keys().find(|key| *key % 5 != 4).unwrap();
-    let first = restored.upsert(key).increment("age", 1).if_absent().send().await.unwrap();
+    let first = store.upsert(key).increment("age", 1).if_absent().send().await.unwrap();
     assert!(matches!(first.result, WriteResult::ConditionFailed(Some(_))), "{first:?}");
 }
 
@@ -171,14 +171,14 @@ async fn assert_is_ordinary(served: &ServedNode, name: &str, mut expected: Expec
 async fn store_is_restored_to_its_backups_and_to_any_moment_between_them() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, parts) = world.start(data.path()).await;
-    let client = served.client().await;
+    let (node, parts) = world.start(data.path()).await;
+    let client = node.client().await;
     let mut store = client.create_store(&spec(None)).await.unwrap();
     let mut expected = ExpectedDocuments::new();
     // The documents after each round, with the token of the last write and a time before the next
     // round.
     let mut past: Vec<(ExpectedDocuments, Token, Timestamp)> = Vec::new();
-    let mut taken = Vec::new();
+    let mut backups = Vec::new();
     for round in 0..6 {
         if round == 3 {
             let other = Alteration::AddField(FieldSpec::new("other", INT64));
@@ -190,32 +190,32 @@ async fn store_is_restored_to_its_backups_and_to_any_moment_between_them() {
         past.push((expected.clone(), token, SystemClock.now()));
         tokio::time::sleep(Duration::from_millis(2)).await;
         if [0, 2, 4].contains(&round) {
-            taken.push((round as usize, parts.take("users", quiet).await.unwrap()));
+            backups.push((round as usize, parts.take("users", quiet).await.unwrap()));
         }
     }
-    let listed = parts.backups.backups("users").await.unwrap();
-    assert!(listed.iter().eq(taken.iter().map(|(_, backup)| backup)));
-    assert!(listed.windows(2).all(|pair| pair[1].follows(&pair[0])));
+    let list = parts.backups.backups("users").await.unwrap();
+    assert!(list.iter().eq(backups.iter().map(|(_, backup)| backup)));
+    assert!(list.windows(2).all(|pair| pair[1].follows(&pair[0])));
 
-    let mut wanted = vec![("newest".to_owned(), PointInTime::Newest, 4)];
-    for (round, backup) in &taken {
-        wanted.push((format!("backup-{round}"), PointInTime::Backup(backup.name.id), *round));
+    let mut points = vec![("newest".to_owned(), PointInTime::Newest, 4)];
+    for (round, backup) in &backups {
+        points.push((format!("backup-{round}"), PointInTime::Backup(backup.name.id), *round));
     }
     // The first backup may include a heartbeat that came after the first of these times.
     for (round, (_, token, time)) in past.iter().enumerate().take(4).skip(1) {
-        wanted.push((format!("before-{round}"), PointInTime::Before(*time), round));
-        wanted.push((format!("token-{round}"), PointInTime::Token(token.clone()), round));
+        points.push((format!("before-{round}"), PointInTime::Before(*time), round));
+        points.push((format!("token-{round}"), PointInTime::Token(token.clone()), round));
     }
-    for (name, point, round) in &wanted {
-        let restored = parts.restore("users", name, point, quiet).await.unwrap();
-        let (found, definition) = read(&served.address, name).await;
+    for (name, point, round) in &points {
+        let result = parts.restore("users", name, point, quiet).await.unwrap();
+        let (found, definition) = read(&node.address, name).await;
         assert_eq!(found, past[*round].0, "{name}");
-        assert_eq!((definition.store, restored.partitions), (restored.store, PARTITIONS));
+        assert_eq!((definition.store, result.partitions), (result.store, PARTITIONS));
         assert_eq!(definition.field("other").is_some(), *round >= 3, "{name}");
         assert_eq!(definition.options, store.definition().options);
     }
 
-    assert_is_ordinary(&served, "newest", past[4].0.clone()).await;
+    assert_is_ordinary(&node, "newest", past[4].0.clone()).await;
     let error = parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     let (_, token, time) = &past[5];
@@ -227,32 +227,32 @@ async fn store_is_restored_to_its_backups_and_to_any_moment_between_them() {
 async fn another_node_restores_from_backups_alone() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (mut served, parts) = world.start(data.path()).await;
-    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let (mut node, parts) = world.start(data.path()).await;
+    let store = node.client().await.create_store(&spec(None)).await.unwrap();
     let mut expected = ExpectedDocuments::new();
     for round in 0..5 {
         write(&store, &mut expected, round).await;
     }
     parts.take("users", quiet).await.unwrap();
-    served.end().await;
-    drop((served, parts, data));
+    node.end().await;
+    drop((node, parts, data));
 
     let (world, data) = (world.after_a_fire(), tempfile::tempdir().unwrap());
-    let (mut served, parts) = world.start(data.path()).await;
+    let (mut node, parts) = world.start(data.path()).await;
     parts.restore("users", "users", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "users").await.0, expected);
+    assert_eq!(read(&node.address, "users").await.0, expected);
     // Shards that lost their disk bootstrap from the store's snapshots, since the start of its logs
     // is trimmed.
-    served.end().await;
+    node.end().await;
     let other = tempfile::tempdir().unwrap();
-    let (served, parts) = world.start(other.path()).await;
-    assert_eq!(read(&served.address, "users").await.0, expected);
+    let (node, parts) = world.start(other.path()).await;
+    assert_eq!(read(&node.address, "users").await.0, expected);
     // The restored store has backups of its own.
-    let store = served.client().await.store("users").await.unwrap();
+    let store = node.client().await.store("users").await.unwrap();
     write(&store, &mut expected, 7).await;
     parts.take("users", quiet).await.unwrap();
     parts.restore("users", "again", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "again").await.0, expected);
+    assert_eq!(read(&node.address, "again").await.0, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -263,9 +263,9 @@ async fn restore_without_disk_space_reports_it_and_resumes() {
     };
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, mut parts) = world.start(data.path()).await;
+    let (node, mut parts) = world.start(data.path()).await;
     parts.scratch = disk.path().to_owned();
-    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let store = node.client().await.create_store(&spec(None)).await.unwrap();
     let mut expected = ExpectedDocuments::new();
     for round in 0..5 {
         write(&store, &mut expected, round).await;
@@ -277,73 +277,78 @@ async fn restore_without_disk_space_reports_it_and_resumes() {
     assert!(error.message().contains("look at the disk"), "{error}");
     disk.free();
     parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "copy").await.0, expected);
+    assert_eq!(read(&node.address, "copy").await.0, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_trimmed_between_backups_is_a_gap() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, parts) = world.start(data.path()).await;
+    let (node, parts) = world.start(data.path()).await;
     let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
-    let maintained = served.node.snapshot_parts(&served.address, options).unwrap();
-    let _maintenance = Snapshots::maintain(maintained);
-    let store = served.client().await.create_store(&spec(Some(0))).await.unwrap();
+    let snapshot_parts = node.node.snapshot_parts(&node.address, options).unwrap();
+    let _maintenance = Snapshots::maintain(snapshot_parts);
+    let store = node.client().await.create_store(&spec(Some(0))).await.unwrap();
     let mut expected = ExpectedDocuments::new();
     write(&store, &mut expected, 0).await;
     parts.take("users", quiet).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let between = SystemClock.now();
+    let time = SystemClock.now();
     write(&store, &mut expected, 1).await;
-    trimmed(&world.log, &store).await;
+    await_trim(&world.log, &store).await;
     parts.take("users", quiet).await.unwrap();
-    let listed = parts.backups.backups("users").await.unwrap();
-    assert!(!listed[1].follows(&listed[0]));
-    let point = PointInTime::Before(between);
+    let list = parts.backups.backups("users").await.unwrap();
+    assert!(!list[1].follows(&list[0]));
+    let point = PointInTime::Before(time);
     let error = parts.restore("users", "old", &point, quiet).await.unwrap_err();
     assert!(error.to_string().contains("log_retention"), "{error}");
     parts.restore("users", "new", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "new").await.0, expected);
+    assert_eq!(read(&node.address, "new").await.0, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_backups_are_removed_with_their_unshared_chunks() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, parts) = world.start(data.path()).await;
-    let store = served.client().await.create_store(&spec(None)).await.unwrap();
-    let (mut expected, mut past, mut stored) = (ExpectedDocuments::new(), Vec::new(), Vec::new());
+    let (node, parts) = world.start(data.path()).await;
+    let store = node.client().await.create_store(&spec(None)).await.unwrap();
+    let (mut expected, mut past, mut object_counts) =
+        (ExpectedDocuments::new(), Vec::new(), Vec::new());
     for round in 0..8 {
         write(&store, &mut expected, round).await;
         let backup = parts.take("users", quiet).await.unwrap();
         past.push((expected.clone(), PointInTime::Backup(backup.name.id)));
         parts.expire(&backup, 2).await.unwrap();
         world.objects.pass(parts.service.options.grace + Duration::from_secs(1));
-        let left = parts.backups.backups("users").await.unwrap();
-        assert_eq!(left.len(), 2.min(past.len()));
-        stored.push(world.objects.names().await.len());
+        let backups = parts.backups.backups("users").await.unwrap();
+        assert_eq!(backups.len(), 2.min(past.len()));
+        object_counts.push(world.objects.names().await.len());
     }
     // The folder holds images, deltas and logs of two backups, and those that expired less than a
     // grace period ago.
-    assert!(stored[7] < stored[3] + stored[0], "one backup is {} objects: {stored:?}", stored[0]);
+    assert!(
+        object_counts[7] < object_counts[3] + object_counts[0],
+        "one backup is {} objects: {object_counts:?}",
+        object_counts[0]
+    );
     for (round, (expected, point)) in past.iter().enumerate() {
         let name = format!("round-{round}");
-        let restored = parts.restore("users", &name, point, quiet).await;
+        let result = parts.restore("users", &name, point, quiet).await;
         match round < 6 {
-            true => assert_eq!(restored.unwrap_err().code(), ErrorCode::NotFound),
-            false => assert_eq!(read(&served.address, &name).await.0, *expected),
+            true => assert_eq!(result.unwrap_err().code(), ErrorCode::NotFound),
+            false => assert_eq!(read(&node.address, &name).await.0, *expected),
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_missed_by_a_list_retains_its_chunks() {
-    for missed in 1..4 {
+    for missed_number in 1..4 {
         let world = World::new();
         let data = tempfile::tempdir().unwrap();
-        let (served, parts) = world.start(data.path()).await;
-        let store = served.client().await.create_store(&spec(None)).await.unwrap();
-        let (mut expected, mut past, mut taken) =
+        let (node, parts) = world.start(data.path()).await;
+        let store = node.client().await.create_store(&spec(None)).await.unwrap();
+        let (mut expected, mut past, mut backups) =
             (ExpectedDocuments::new(), Vec::new(), Vec::new());
         for round in 0..4 {
             write(&store, &mut expected, round).await;
@@ -352,25 +357,28 @@ async fn backup_missed_by_a_list_retains_its_chunks() {
             tokio::time::sleep(Duration::from_millis(2)).await;
             // These writes come after the time, so that a backed-up log reaches the time.
             write(&store, &mut expected, round + 1).await;
-            taken.push(parts.take("users", quiet).await.unwrap());
+            backups.push(parts.take("users", quiet).await.unwrap());
         }
-        let hidden = format!("{}.backup", taken[missed].name);
-        world.objects.edit_lists(Some(Arc::new(move |mut listed: Vec<ObjectMeta>| {
-            listed.retain(|object| object.location.filename() != Some(&*hidden));
-            listed
+        let hidden_name = format!("{}.backup", backups[missed_number].name);
+        world.objects.edit_lists(Some(Arc::new(move |mut objects: Vec<ObjectMeta>| {
+            objects.retain(|object| object.location.filename() != Some(&*hidden_name));
+            objects
         })));
         for _ in 0..2 {
             world.objects.pass(parts.service.options.grace + Duration::from_secs(1));
-            parts.expire(&taken[3], 3).await.unwrap();
+            parts.expire(&backups[3], 3).await.unwrap();
         }
         world.objects.edit_lists(None);
-        let left = parts.backups.backups("users").await.unwrap();
-        assert!(left.iter().eq(&taken[1..]), "{missed}: the oldest went, and no other");
+        let remaining_backups = parts.backups.backups("users").await.unwrap();
+        assert!(
+            remaining_backups.iter().eq(&backups[1..]),
+            "{missed_number}: the oldest went, and no other"
+        );
         // A backed-up log leads to each remaining backup except the first.
         for (round, (expected, time)) in past.iter().enumerate().skip(2) {
             let name = format!("before-{round}");
             parts.restore("users", &name, &PointInTime::Before(*time), quiet).await.unwrap();
-            assert_eq!(read(&served.address, &name).await.0, *expected, "{missed}");
+            assert_eq!(read(&node.address, &name).await.0, *expected, "{missed_number}");
         }
     }
 }
@@ -379,8 +387,8 @@ async fn backup_missed_by_a_list_retains_its_chunks() {
 async fn interrupted_restore_resumes_and_is_invisible_until_complete() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, parts) = world.start(data.path()).await;
-    let client = served.client().await;
+    let (node, parts) = world.start(data.path()).await;
+    let client = node.client().await;
     let store = client.create_store(&spec(None)).await.unwrap();
     let mut expected = ExpectedDocuments::new();
     for round in 0..5 {
@@ -393,21 +401,21 @@ async fn interrupted_restore_resumes_and_is_invisible_until_complete() {
     parts.take("users", quiet).await.unwrap();
     for fault in [ObjectFault::Refused, ObjectFault::Cut, ObjectFault::Changed] {
         // The restore fails in the second partition.
-        let broken = parts
-            .restore("users", "copy", &PointInTime::Newest, |done, _| {
-                world.fail((done == 1).then_some(fault));
+        let result = parts
+            .restore("users", "copy", &PointInTime::Newest, |partitions_done, _| {
+                world.fail((partitions_done == 1).then_some(fault));
             })
             .await;
         world.fail(None);
-        assert!(broken.is_err(), "{fault:?}");
-        let unknown = client.store("copy").await.unwrap_err();
-        assert_eq!(unknown.code(), ErrorCode::NotFound, "{unknown}");
+        assert!(result.is_err(), "{fault:?}");
+        let error = client.store("copy").await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
     }
-    let restored = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "copy").await.0, expected);
+    let first_result = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
+    assert_eq!(read(&node.address, "copy").await.0, expected);
     // The name is free again, and the same restore creates another store.
     client.delete_store("copy").await.unwrap();
-    let again = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
-    assert_ne!(again.store, restored.store);
-    assert_eq!(read(&served.address, "copy").await.0, expected);
+    let second_result = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
+    assert_ne!(second_result.store, first_result.store);
+    assert_eq!(read(&node.address, "copy").await.0, expected);
 }

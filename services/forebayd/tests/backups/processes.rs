@@ -37,7 +37,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-fn succeeded(output: Output) -> String {
+fn unwrap_stdout(output: Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
     String::from_utf8(output.stdout).unwrap()
@@ -62,9 +62,9 @@ async fn write_all(address: &str) -> String {
     for key in 0..KEYS {
         batch.add(store.upsert(key).set("age", key * 3)).unwrap();
     }
-    let written = batch.send().await.unwrap();
-    assert!(written.results.iter().all(Result::is_ok));
-    hex::encode(written.token.encode())
+    let outcome = batch.send().await.unwrap();
+    assert!(outcome.results.iter().all(Result::is_ok));
+    hex::encode(outcome.token.encode())
 }
 
 /// Asserts, over the network, that the store has all documents.
@@ -77,13 +77,13 @@ async fn assert_is_whole(address: &str, name: &str) {
     loop {
         // The store's shards bootstrap from the snapshots of the restore.
         let found = ordered.get_many(&ReadOptions::local(), &keys[..]).await;
-        let whole = found.is_ok_and(|found| {
+        let is_whole = found.is_ok_and(|found| {
             found.iter().zip(&keys).all(|(found, key)| {
                 let found = found.as_ref().ok().and_then(Option::as_ref);
                 found.and_then(|found| found.value(age)) == Some(&(key * 3).into())
             })
         });
-        if whole {
+        if is_whole {
             return;
         }
         assert!(tokio::time::Instant::now() < deadline, "`{name}` is not whole");
@@ -93,15 +93,15 @@ async fn assert_is_whole(address: &str, name: &str) {
 
 /// Kills a node once a command has reported this number of finished partitions.
 fn killed_behind(node: Daemon, arguments: &[&str], partitions: u32) -> String {
-    let mut asking = command(arguments).stderr(Stdio::piped()).spawn().unwrap();
-    let mut told = BufReader::new(asking.stderr.take().unwrap()).lines();
-    for done in 1..=partitions {
-        let line = told.next().unwrap().unwrap();
-        assert_eq!(line, format!("{done} of {PARTITIONS} partitions"));
+    let mut child = command(arguments).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    for number in 1..=partitions {
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!(line, format!("{number} of {PARTITIONS} partitions"));
     }
     let address = node.kill();
-    drop(told);
-    asking.wait().unwrap();
+    drop(lines);
+    child.wait().unwrap();
     address
 }
 
@@ -117,34 +117,35 @@ async fn backup_and_restore_survive_kills_and_the_loss_of_all_but_the_backups() 
     let mut node = folders.start("127.0.0.1:0");
     fill(&node.address).await;
     let address = node.address.clone();
-    let at = ["--node", &address, "--store", "users"];
-    let take = [&["backup", "take"][..], &at].concat();
+    let store_arguments = ["--node", &address, "--store", "users"];
+    let take = [&["backup", "take"][..], &store_arguments].concat();
     for partitions in 1..PARTITIONS {
         node = folders.start(&killed_behind(node, &take, partitions));
     }
-    let list = [&["backup", "list"][..], &at].concat();
-    assert_eq!(succeeded(command(&list).output().unwrap()), "", "none of those counts");
-    let taken = succeeded(command(&take).output().unwrap());
-    let id = taken.split_whitespace().nth(1).unwrap().to_owned();
-    assert!(succeeded(command(&list).output().unwrap()).starts_with(&id));
+    let list = [&["backup", "list"][..], &store_arguments].concat();
+    assert_eq!(unwrap_stdout(command(&list).output().unwrap()), "", "none of those counts");
+    let output = unwrap_stdout(command(&take).output().unwrap());
+    let id = output.split_whitespace().nth(1).unwrap().to_owned();
+    assert!(unwrap_stdout(command(&list).output().unwrap()).starts_with(&id));
 
     // A point in time between two backups.
     let token = write_all(&address).await;
-    succeeded(command(&take).output().unwrap());
+    unwrap_stdout(command(&take).output().unwrap());
 
-    let restore = |name: &'static str| [&["restore"][..], &at, &["--to", name]].concat();
+    let restore =
+        |name: &'static str| [&["restore"][..], &store_arguments, &["--to", name]].concat();
     for partitions in 1..PARTITIONS {
         node = folders.start(&killed_behind(node, &restore("again"), partitions));
         assert!(client(&address).await.store("again").await.is_err());
     }
-    let restored = succeeded(command(&restore("again")).output().unwrap());
-    assert_eq!(restored, format!("restored again with {KEYS} documents\n"));
+    let output = unwrap_stdout(command(&restore("again")).output().unwrap());
+    assert_eq!(output, format!("restored again with {KEYS} documents\n"));
     assert_is_whole(&address, "again").await;
     node = folders.start(&node.kill());
     assert_is_whole(&address, "again").await;
 
     let by_token = [&restore("written")[..], &["--token", &token]].concat();
-    succeeded(command(&by_token).output().unwrap());
+    unwrap_stdout(command(&by_token).output().unwrap());
     assert_is_whole(&address, "written").await;
 
     drop(node);
@@ -153,7 +154,7 @@ async fn backup_and_restore_survive_kills_and_the_loss_of_all_but_the_backups() 
     let folders = Folders { data: &data, snapshots: &snapshots, backups: &backups };
     let node = folders.start(&address);
     let by_id = [&restore("users")[..], &["--backup", &id]].concat();
-    succeeded(command(&by_id).output().unwrap());
+    unwrap_stdout(command(&by_id).output().unwrap());
     assert_is_whole(&node.address, "users").await;
 }
 
@@ -162,10 +163,10 @@ async fn invalid_backup_commands_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
     let node = Daemon::start(&["--data-dir", data], "127.0.0.1:0");
-    let at = ["--node", &node.address, "--store", "users"];
-    let restore = [&["restore"][..], &at, &["--to", "other"]].concat();
+    let store_arguments = ["--node", &node.address, "--store", "users"];
+    let restore = [&["restore"][..], &store_arguments, &["--to", "other"]].concat();
     for (arguments, words) in [
-        (&[&["backup", "list"][..], &at].concat()[..], "--backups"),
+        (&[&["backup", "list"][..], &store_arguments].concat()[..], "--backups"),
         (&[&restore[..], &["--before", "yesterday"]].concat(), "invalid time `yesterday`"),
         (&[&restore[..], &["--backup", "first"]].concat(), "invalid backup id `first`"),
         (&[&restore[..], &["--token", "abc"]].concat(), "hex digits"),
@@ -173,7 +174,7 @@ async fn invalid_backup_commands_are_refused_with_the_reason() {
         (&["dev", "--backups", "file:///b", "--snapshots", "file:///b"], "share a folder"),
     ] {
         let output = command(arguments).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains(words), "{arguments:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(words), "{arguments:?}: {stderr}");
     }
 }

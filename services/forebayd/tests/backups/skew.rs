@@ -19,19 +19,19 @@ const HOUR_US: i64 = 3_600_000_000;
 async fn backup_taken_by_a_clock_set_back_is_the_newest_and_remains() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, mut parts) = world.start(data.path()).await;
+    let (node, mut parts) = world.start(data.path()).await;
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
     parts.service.context.clock = clock.clone();
-    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let store = node.client().await.create_store(&spec(None)).await.unwrap();
     let (mut expected, mut past) = (ExpectedDocuments::new(), Vec::new());
     for (round, hours) in (0..).zip([0, -48, 24, -1, 400, -900]) {
         clock.advance_micros(hours * HOUR_US);
         let token = write(&store, &mut expected, round).await;
         let backup = parts.take("users", quiet).await.unwrap();
         past.push((backup, token, expected.clone()));
-        let listed = parts.backups.backups("users").await.unwrap();
-        assert!(listed.iter().eq(past.iter().map(|(backup, ..)| backup)), "in their order");
-        assert!(listed.windows(2).all(|pair| pair[1].follows(&pair[0])));
+        let list = parts.backups.backups("users").await.unwrap();
+        assert!(list.iter().eq(past.iter().map(|(backup, ..)| backup)), "in their order");
+        assert!(list.windows(2).all(|pair| pair[1].follows(&pair[0])));
     }
     for (number, (backup, token, expected)) in past.iter().enumerate() {
         let name = format!("token-{number}");
@@ -42,22 +42,22 @@ async fn backup_taken_by_a_clock_set_back_is_the_newest_and_remains() {
             _ => PointInTime::Token(token.clone()),
         };
         parts.restore("users", &name, &point, quiet).await.unwrap();
-        assert_eq!(read(&served.address, &name).await.0, *expected, "{name}");
+        assert_eq!(read(&node.address, &name).await.0, *expected, "{name}");
     }
     let (last, _, expected) = past.last().unwrap();
     parts.expire(last, 1).await.unwrap();
-    let listed = parts.backups.backups("users").await.unwrap();
-    assert_eq!(listed, std::slice::from_ref(last));
+    let list = parts.backups.backups("users").await.unwrap();
+    assert_eq!(list, std::slice::from_ref(last));
     parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "newest").await.0, *expected);
+    assert_eq!(read(&node.address, "newest").await.0, *expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unreadable_backup_retains_its_chunks() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, parts) = world.start(data.path()).await;
-    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let (node, parts) = world.start(data.path()).await;
+    let store = node.client().await.create_store(&spec(None)).await.unwrap();
     let (mut expected, mut past) = (ExpectedDocuments::new(), Vec::new());
     for round in 0..3 {
         write(&store, &mut expected, round).await;
@@ -69,25 +69,25 @@ async fn unreadable_backup_retains_its_chunks() {
         [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused].into_iter().enumerate()
     {
         let path = format!("{}.backup", newest.name);
-        world
-            .objects
-            .decide(Some(Arc::new(move |of: &str, _| of.ends_with(&path).then_some(fault))));
+        world.objects.decide(Some(Arc::new(move |object: &str, _| {
+            object.ends_with(&path).then_some(fault)
+        })));
         // No older backup is restored instead, and the data that only an older one needs is not
         // removed.
         let name = format!("newest-{number}");
         let error = parts.restore("users", &name, &PointInTime::Newest, quiet).await.unwrap_err();
-        let typed = [ErrorCode::Corrupt, ErrorCode::Unavailable];
-        assert!(typed.contains(&error.code()), "{fault:?}: {error}");
+        let codes = [ErrorCode::Corrupt, ErrorCode::Unavailable];
+        assert!(codes.contains(&error.code()), "{fault:?}: {error}");
         parts.expire(newest, 1).await.unwrap_err();
         world.objects.decide(None);
         parts.restore("users", &name, &PointInTime::Newest, quiet).await.unwrap();
-        assert_eq!(read(&served.address, &name).await.0, expected);
+        assert_eq!(read(&node.address, &name).await.0, expected);
     }
     parts.expire(newest, 2).await.unwrap();
     for (backup, expected) in &past[1..] {
         let (name, point) = (format!("{}", backup.name), PointInTime::Backup(backup.name.id));
         parts.restore("users", &name, &point, quiet).await.unwrap();
-        assert_eq!(read(&served.address, &name).await.0, *expected);
+        assert_eq!(read(&node.address, &name).await.0, *expected);
     }
 }
 
@@ -95,14 +95,14 @@ async fn unreadable_backup_retains_its_chunks() {
 async fn wrong_list_of_backups_removes_no_retained_backup() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, parts) = world.start(data.path()).await;
-    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let (node, parts) = world.start(data.path()).await;
+    let store = node.client().await.create_store(&spec(None)).await.unwrap();
     let (mut expected, mut past) = (ExpectedDocuments::new(), Vec::new());
     for round in 0..4 {
         write(&store, &mut expected, round).await;
-        let between = (write(&store, &mut expected, round + 5).await, expected.clone());
+        let midpoint = (write(&store, &mut expected, round + 5).await, expected.clone());
         write(&store, &mut expected, round + 1).await;
-        past.push((parts.take("users", quiet).await.unwrap(), expected.clone(), between));
+        past.push((parts.take("users", quiet).await.unwrap(), expected.clone(), midpoint));
     }
     let path_of = |number: usize| format!("{}.backup", past[number].0.name);
     let (newest, last, middle) = (&past[3].0, path_of(3), path_of(2));
@@ -112,19 +112,19 @@ async fn wrong_list_of_backups_removes_no_retained_backup() {
         world.objects.pass(parts.service.options.grace + Duration::from_secs(1));
         parts.expire(newest, keep).await.unwrap();
     };
-    world.objects.edit_lists(Some(Arc::new(move |mut listed: Vec<_>| {
-        let found = listed.iter().filter(|it: &&ObjectMeta| it.location.as_ref().ends_with(&last));
-        let twice: Vec<_> = found.cloned().collect();
-        listed.extend(twice.iter().chain(&twice).cloned());
-        listed
+    world.objects.edit_lists(Some(Arc::new(move |mut objects: Vec<_>| {
+        let found = objects.iter().filter(|it: &&ObjectMeta| it.location.as_ref().ends_with(&last));
+        let duplicates: Vec<_> = found.cloned().collect();
+        objects.extend(duplicates.iter().chain(&duplicates).cloned());
+        objects
     })));
     expire(3).await;
     world.objects.edit_lists(None);
     assert_eq!(parts.backups.backups("users").await.unwrap().len(), 3, "it was listed thrice");
-    for missing in [middle, path_of(3)] {
-        world.objects.edit_lists(Some(Arc::new(move |mut listed: Vec<_>| {
-            listed.retain(|it: &ObjectMeta| !it.location.as_ref().ends_with(&missing));
-            listed
+    for missing_path in [middle, path_of(3)] {
+        world.objects.edit_lists(Some(Arc::new(move |mut objects: Vec<_>| {
+            objects.retain(|it: &ObjectMeta| !it.location.as_ref().ends_with(&missing_path));
+            objects
         })));
         expire(3).await;
         world.objects.edit_lists(None);
@@ -133,10 +133,10 @@ async fn wrong_list_of_backups_removes_no_retained_backup() {
     for (number, (backup, expected, _)) in past.iter().enumerate().skip(1) {
         let (name, point) = (format!("backup-{number}"), PointInTime::Backup(backup.name.id));
         parts.restore("users", &name, &point, quiet).await.unwrap();
-        assert_eq!(read(&served.address, &name).await.0, *expected);
+        assert_eq!(read(&node.address, &name).await.0, *expected);
     }
     let (token, expected) = &past[3].2;
     let point = PointInTime::Token(token.clone());
     parts.restore("users", "between", &point, quiet).await.unwrap();
-    assert_eq!(read(&served.address, "between").await.0, *expected, "by the newest one's log");
+    assert_eq!(read(&node.address, "between").await.0, *expected, "by the newest one's log");
 }

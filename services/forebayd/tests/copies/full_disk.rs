@@ -22,8 +22,12 @@ const DOCUMENTS: i64 = 16_000;
 
 fn assert_full(error: &Error) {
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
-    let (free, left) = (error.context().limit.unwrap(), error.context().actual.unwrap());
-    assert!(left > free, "{left} bytes are about to come, {free} are free");
+    let (free_bytes, remaining_bytes) =
+        (error.context().limit.unwrap(), error.context().actual.unwrap());
+    assert!(
+        remaining_bytes > free_bytes,
+        "{remaining_bytes} bytes are about to come, {free_bytes} are free"
+    );
     assert!(error.message().contains("the disk is full; make room"), "{error}");
 }
 
@@ -36,8 +40,8 @@ async fn copy_to_a_full_disk_is_refused_and_resumes_once_space_returns() {
             return run_again_where_mounting_is_permitted(test);
         };
         let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-        let from = tempfile::tempdir().unwrap();
-        let mut source = ServedNode::start(&log, from.path()).await;
+        let source_dir = tempfile::tempdir().unwrap();
+        let mut source = ServedNode::start(&log, source_dir.path()).await;
         let store = source.client().await.create_store(&spec()).await.unwrap();
         is_applied(&store, fill(&store, 0..DOCUMENTS).await).await;
         disk.fill(FILLER_BYTES);
@@ -53,12 +57,16 @@ async fn copy_to_a_full_disk_is_refused_and_resumes_once_space_returns() {
             durable = now;
         }
         disk.free();
-        let copied = copy(&target, &source.address).await.unwrap();
-        let left = copied.bytes - durable;
-        assert!(copied.bytes_received as f64 <= 1.1 * left as f64, "{left} left, {copied:?}");
+        let progress = copy(&target, &source.address).await.unwrap();
+        let remaining_bytes = progress.bytes - durable;
+        assert!(
+            progress.bytes_received as f64 <= 1.1 * remaining_bytes as f64,
+            "{remaining_bytes} left, {progress:?}"
+        );
         source.end().await;
         drop(source);
-        let found = [from.path(), data.as_path()].map(|data| digests(data, &store.definition()).1);
+        let found =
+            [source_dir.path(), data.as_path()].map(|data| digests(data, &store.definition()).1);
         assert_eq!(found[0], found[1]);
         assert_eq!(found[0].rows, DOCUMENTS as u64);
     }
@@ -84,13 +92,13 @@ async fn finished_copy_on_a_full_disk_becomes_a_shard_later() {
         return run_again_where_mounting_is_permitted(test);
     };
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    let from = tempfile::tempdir().unwrap();
-    let mut source = ServedNode::start(&log, from.path()).await;
+    let source_dir = tempfile::tempdir().unwrap();
+    let mut source = ServedNode::start(&log, source_dir.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
     is_applied(&store, fill(&store, 0..1_000).await).await;
     source.end().await;
     drop(source);
-    let export = freeze(from.path(), &store.definition(), &from.path().join("frozen"));
+    let export = freeze(source_dir.path(), &store.definition(), &source_dir.path().join("frozen"));
     let directory = directory(disk.path());
     let import = directory.begin_import(export.plan().clone()).unwrap();
     let mut rows = Rows(export.rows(0, None).unwrap());
@@ -101,6 +109,6 @@ async fn finished_copy_on_a_full_disk_becomes_a_shard_later() {
     assert_full(&directory.take_in(resume()).unwrap_err());
     disk.free();
     directory.take_in(resume()).unwrap();
-    let found = [from.path(), disk.path()].map(|data| digests(data, &store.definition()).1);
+    let found = [source_dir.path(), disk.path()].map(|data| digests(data, &store.definition()).1);
     assert_eq!(found[0], found[1]);
 }

@@ -61,9 +61,9 @@ async fn fill_with(store: &Store, keys: std::ops::Range<i64>, value_bytes: usize
         for key in keys {
             batch.add(store.upsert(*key).set("blob", dice.noise(value_bytes))).unwrap();
         }
-        let written = batch.send().await.unwrap();
-        assert!(written.results.iter().all(Result::is_ok));
-        all.merge(&written.token).unwrap();
+        let outcome = batch.send().await.unwrap();
+        assert!(outcome.results.iter().all(Result::is_ok));
+        all.merge(&outcome.token).unwrap();
     }
     all
 }
@@ -82,16 +82,16 @@ fn target(data: &Path, options: CopyOptions) -> CopyTarget {
     CopyTarget { directory: directory(data), entropy: Arc::new(SystemEntropy), options }
 }
 
-async fn copy(target: &CopyTarget, from: &str) -> forebay::Result<CopyProgress> {
+async fn copy(target: &CopyTarget, source: &str) -> forebay::Result<CopyProgress> {
     let progress = watch::Sender::new(CopyProgress::default());
-    target.copy(from, "blobs", PartitionId(0), &progress).await
+    target.copy(source, "blobs", PartitionId(0), &progress).await
 }
 
 /// Returns the digest of copied rows.
-fn digest_of(copied: &CopyProgress) -> RowsDigest {
-    match copied.moved {
+fn digest_of(progress: &CopyProgress) -> RowsDigest {
+    match progress.moved {
         CopyMoved::Rows { digest, .. } => digest,
-        CopyMoved::Files { .. } => panic!("files were moved: {copied:?}"),
+        CopyMoved::Files { .. } => panic!("files were moved: {progress:?}"),
     }
 }
 
@@ -140,29 +140,33 @@ fn digests(data: &Path, definition: &Definition) -> (RowsDigest, RowsDigest) {
 async fn copied_shard_follows_the_log_from_its_position() {
     for are_files_moved in [false, true] {
         let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut source = ServedNode::start(&log, from.path()).await;
+        let (source_dir, target_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut source = ServedNode::start(&log, source_dir.path()).await;
         let store = source.client().await.create_store(&spec()).await.unwrap();
         let id = store.definition().store;
         is_applied(&store, fill(&store, 0..5_000).await).await;
-        let told = source.replica(id, is_caught_up).await;
+        let source_status = source.replica(id, is_caught_up).await;
         let options = CopyOptions { are_files_moved, ..CopyOptions::default() };
-        let copied = copy(&target(to.path(), options), &source.address).await.unwrap();
-        match copied.moved {
+        let progress = copy(&target(target_dir.path(), options), &source.address).await.unwrap();
+        match progress.moved {
             CopyMoved::Rows { digest, .. } => assert!(!are_files_moved && digest.rows >= 5_000),
             CopyMoved::Files { ended, in_all, bytes_in_all } => {
-                assert!(are_files_moved && ended == in_all && copied.bytes == bytes_in_all);
+                assert!(are_files_moved && ended == in_all && progress.bytes == bytes_in_all);
             }
         }
-        assert!(copied.bytes > 5_000_000 && copied.bytes_received >= copied.bytes, "{copied:?}");
+        assert!(
+            progress.bytes > 5_000_000 && progress.bytes_received >= progress.bytes,
+            "{progress:?}"
+        );
 
         is_applied(&store, fill(&store, 5_000..6_000).await).await;
         source.end().await;
         drop(source);
-        let mut other = ServedNode::start(&log, to.path()).await;
-        let followed = other.replica(id, is_caught_up).await;
-        let applied = followed.partitions[0].counts.records_applied;
-        let tail = followed.partitions[0].offset_applied.0 - told.partitions[0].offset_applied.0;
+        let mut other = ServedNode::start(&log, target_dir.path()).await;
+        let target_status = other.replica(id, is_caught_up).await;
+        let applied = target_status.partitions[0].counts.records_applied;
+        let tail = target_status.partitions[0].offset_applied.0
+            - source_status.partitions[0].offset_applied.0;
         assert!(applied <= tail, "{applied} entries were applied, where {tail} are behind it");
         let found = other.client().await.store("blobs").await.unwrap().ordered().unwrap();
         let keys: Vec<i64> = (0..6_000).step_by(250).collect();
@@ -170,7 +174,8 @@ async fn copied_shard_follows_the_log_from_its_position() {
         assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))), "{found:?}");
         other.end().await;
         drop(other);
-        let documents = [from, to].map(|data| digests(data.path(), &store.definition()).1);
+        let documents =
+            [source_dir, target_dir].map(|data| digests(data.path(), &store.definition()).1);
         assert_eq!(documents[0], documents[1]);
         assert_eq!(documents[0].rows, 6_000);
     }
@@ -180,8 +185,8 @@ async fn copied_shard_follows_the_log_from_its_position() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_of_many_mib_is_copied() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    let from = tempfile::tempdir().unwrap();
-    let mut source = ServedNode::start(&log, from.path()).await;
+    let source_dir = tempfile::tempdir().unwrap();
+    let mut source = ServedNode::start(&log, source_dir.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
     let mut dice = SeededRng::new(9);
     for name in ["blob", "other"] {
@@ -190,25 +195,25 @@ async fn row_of_many_mib_is_copied() {
     is_applied(&store, fill(&store, 100..200).await).await;
     let places =
         [false, true].map(|are_files_moved| (are_files_moved, tempfile::tempdir().unwrap()));
-    for (are_files_moved, to) in &places {
+    for (are_files_moved, target_dir) in &places {
         let options = CopyOptions { are_files_moved: *are_files_moved, ..CopyOptions::default() };
-        let copied = copy(&target(to.path(), options), &source.address).await.unwrap();
-        assert!(copied.bytes > 30 << 20, "{copied:?}");
+        let progress = copy(&target(target_dir.path(), options), &source.address).await.unwrap();
+        assert!(progress.bytes > 30 << 20, "{progress:?}");
     }
     source.end().await;
     drop(source);
-    let expected = digests(from.path(), &store.definition()).1;
+    let expected = digests(source_dir.path(), &store.definition()).1;
     assert_eq!(expected.rows, 101);
-    for (_, to) in &places {
-        assert_eq!(digests(to.path(), &store.definition()).1, expected);
+    for (_, target_dir) in &places {
+        assert_eq!(digests(target_dir.path(), &store.definition()).1, expected);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_targets_copy_concurrently_up_to_a_limit() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    let from = tempfile::tempdir().unwrap();
-    let mut source = ServedNode::start(&log, from.path()).await;
+    let source_dir = tempfile::tempdir().unwrap();
+    let mut source = ServedNode::start(&log, source_dir.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
     is_applied(&store, fill(&store, 0..8_000).await).await;
     let places: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
@@ -221,13 +226,13 @@ async fn several_targets_copy_concurrently_up_to_a_limit() {
         let (target, address) = (target(data.path(), options), source.address.clone());
         async move { copy(&target, &address).await.unwrap() }
     });
-    let copied = futures::future::join_all(copies).await;
-    assert!(copied[0].bytes_per_second < 6e6, "{copied:?}");
+    let reports = futures::future::join_all(copies).await;
+    assert!(reports[0].bytes_per_second < 6e6, "{reports:?}");
     source.end().await;
     drop(source);
     let found: Vec<_> =
         places.iter().map(|data| digests(data.path(), &store.definition())).collect();
-    assert_eq!([found[0].0, found[1].0], [digest_of(&copied[0]), digest_of(&copied[1])]);
+    assert_eq!([found[0].0, found[1].0], [digest_of(&reports[0]), digest_of(&reports[1])]);
     assert!(found.iter().all(|(_, documents)| *documents == found[0].1), "{found:?}");
 }
 
@@ -235,53 +240,53 @@ async fn several_targets_copy_concurrently_up_to_a_limit() {
 async fn half_frozen_shard_of_a_killed_node_is_removed() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let data = tempfile::tempdir().unwrap();
-    let torn = data.path().join("shards/copies/00000000000000ab.begun");
-    std::fs::create_dir_all(torn.join("shard")).unwrap();
+    let torn_copy = data.path().join("shards/copies/00000000000000ab.begun");
+    std::fs::create_dir_all(torn_copy.join("shard")).unwrap();
     let _served = ServedNode::start(&log, data.path()).await;
-    let gone = async {
-        while torn.exists() {
+    let wait = async {
+        while torn_copy.exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("it stays");
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it stays");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn impossible_copy_reports_its_cause() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let source = ServedNode::start(&log, from.path()).await;
+    let (source_dir, target_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let source = ServedNode::start(&log, source_dir.path()).await;
     let patience = Duration::from_secs(1);
-    let target = target(to.path(), CopyOptions { patience, ..CopyOptions::default() });
+    let target = target(target_dir.path(), CopyOptions { patience, ..CopyOptions::default() });
     let error = copy(&target, &source.address).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
     let client: Client = source.client().await;
     client.create_store(&spec()).await.unwrap();
     let progress = watch::Sender::new(CopyProgress::default());
-    let beyond = target.copy(&source.address, "blobs", PartitionId(1), &progress).await;
-    assert_eq!(beyond.unwrap_err().code(), ErrorCode::InvalidArgument);
-    let nowhere = copy(&target, "no address").await.unwrap_err();
-    assert_eq!(nowhere.code(), ErrorCode::InvalidArgument, "{nowhere}");
-    let nobody = copy(&target, "127.0.0.1:1").await.unwrap_err();
-    assert_eq!(nobody.code(), ErrorCode::Unavailable, "{nobody}");
+    let result = target.copy(&source.address, "blobs", PartitionId(1), &progress).await;
+    assert_eq!(result.unwrap_err().code(), ErrorCode::InvalidArgument);
+    let error = copy(&target, "no address").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
+    let error = copy(&target, "127.0.0.1:1").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     let options = CopyOptions { parallelism: COPY_PARALLELISM_MAX + 1, ..CopyOptions::default() };
-    let many = copy(&CopyTarget { options, ..target }, &source.address).await.unwrap_err();
-    assert_eq!(many.code(), ErrorCode::LimitExceeded, "{many}");
+    let error = copy(&CopyTarget { options, ..target }, &source.address).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_copy_mode_is_refused() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    let from = tempfile::tempdir().unwrap();
-    let source = ServedNode::start(&log, from.path()).await;
+    let source_dir = tempfile::tempdir().unwrap();
+    let source = ServedNode::start(&log, source_dir.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
     source.replica(store.definition().store, is_caught_up).await;
     let address = format!("http://{}", source.address);
     let mut client = ShardCopiesClient::connect(address).await.unwrap();
-    let asked = |mode| v1::BeginCopyRequest { store: "blobs".into(), mode, ..Default::default() };
-    let refused = client.begin_copy(asked(77)).await.unwrap_err();
-    assert_eq!(error_of_status(&refused).code(), ErrorCode::Unsupported, "{refused}");
+    let request = |mode| v1::BeginCopyRequest { store: "blobs".into(), mode, ..Default::default() };
+    let status = client.begin_copy(request(77)).await.unwrap_err();
+    assert_eq!(error_of_status(&status).code(), ErrorCode::Unsupported, "{status}");
     // A client that does not know modes requests rows.
-    let plan = client.begin_copy(asked(0)).await.unwrap().into_inner().plan.unwrap();
+    let plan = client.begin_copy(request(0)).await.unwrap().into_inner().plan.unwrap();
     assert!(plan.files.is_empty() && !plan.ranges.is_empty(), "{plan:?}");
 }

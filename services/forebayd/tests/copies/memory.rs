@@ -19,8 +19,8 @@ const SHARDS: [(&str, i64, usize); 3] =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_stays_within_its_stated_memory() {
-    let from = tempfile::tempdir().unwrap();
-    let source = start(from.path(), "127.0.0.1:0");
+    let source_dir = tempfile::tempdir().unwrap();
+    let source = start(source_dir.path(), "127.0.0.1:0");
     let client = Client::connect(&source.address, ClientOptions::default()).await.unwrap();
     for (name, documents, value_bytes) in SHARDS {
         let mut spec = spec();
@@ -31,9 +31,9 @@ async fn copy_stays_within_its_stated_memory() {
         for mode in [&[][..], &["--files"]] {
             let rows_mib = if mode.is_empty() { LARGE_ROWS * large_mib } else { 0 };
             let most_mib = PROCESS_MIB + 2 * (PARALLEL_READ_MIB + rows_mib);
-            let to = tempfile::tempdir().unwrap();
-            let more = [&["--parallelism", "2"], mode].concat();
-            let process = CopyProcess::start(&source.address, name, to.path(), &more);
+            let target_dir = tempfile::tempdir().unwrap();
+            let arguments = [&["--parallelism", "2"], mode].concat();
+            let process = CopyProcess::start(&source.address, name, target_dir.path(), &arguments);
             // Code counts in the peak, and a development build has several times a release's code.
             let (mut peak_kib, mut code_kib) = (0, 0);
             while let Some(kib) = process.peak_kib() {
@@ -43,7 +43,7 @@ async fn copy_stays_within_its_stated_memory() {
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let (_, bytes, _) = process.ended();
+            let (_, bytes, _) = process.await_report();
             assert!(bytes > 150_000_000, "{bytes} bytes");
             let (peak_mib, code_mib) = (peak_kib / 1_024, code_kib / 1_024);
             println!("{name} {mode:?}: {peak_mib} MiB, {code_mib} MiB of them code");

@@ -18,11 +18,11 @@ pub struct CopyProcess(Child);
 
 impl CopyProcess {
     /// Starts to copy the only partition of a store, with additional arguments.
-    pub fn start(from: &str, store: &str, data: &Path, more: &[&str]) -> Self {
+    pub fn start(source_address: &str, store: &str, data: &Path, arguments: &[&str]) -> Self {
         let command = [
-            &["shard", "copy", "--from", from, "--store", store, "--partition", "0"][..],
+            &["shard", "copy", "--from", source_address, "--store", store, "--partition", "0"][..],
             &["--data-dir", data.to_str().unwrap()],
-            more,
+            arguments,
         ];
         let child = Command::new(FOREBAYD)
             .args(command.concat())
@@ -39,11 +39,11 @@ impl CopyProcess {
 
     /// Returns the final report: the number of rows or files, their bytes, and the bytes received
     /// by this process.
-    pub fn ended(mut self) -> (u64, u64, u64) {
-        let mut said = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(self.0.wait().unwrap().success(), "{said}");
-        let numbers = said.split_whitespace().filter_map(|word| word.parse().ok());
+    pub fn await_report(mut self) -> (u64, u64, u64) {
+        let mut output = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        assert!(self.0.wait().unwrap().success(), "{output}");
+        let numbers = output.split_whitespace().filter_map(|word| word.parse().ok());
         let numbers: Vec<u64> = numbers.take(3).collect();
         (numbers[0], numbers[1], numbers[2])
     }
@@ -92,10 +92,10 @@ fn files_in(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 }
 
 /// Returns the bytes of the table files of copies in progress, or of finished shards, in a folder.
-pub fn table_bytes(data: &Path, of: &str) -> u64 {
-    let of = format!("/{of}-");
+pub fn table_bytes(data: &Path, kind: &str) -> u64 {
+    let kind = format!("/{kind}-");
     let folders =
-        files_in(&data.join("shards")).filter(|path| path.to_string_lossy().contains(&of));
+        files_in(&data.join("shards")).filter(|path| path.to_string_lossy().contains(&kind));
     let tables =
         folders.flat_map(|folder| files_in(&folder).chain(files_in(&folder.join("shard"))));
     let tables = tables.filter(|file| file.extension().is_some_and(|it| it == "sst"));
@@ -103,12 +103,12 @@ pub fn table_bytes(data: &Path, of: &str) -> u64 {
 }
 
 /// Waits until a copy has this many bytes of table files.
-pub async fn reached(data: &Path, bytes: u64) {
+pub async fn await_bytes(data: &Path, bytes: u64) {
     let wait = async {
         while table_bytes(data, "copy") < bytes {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let came = tokio::time::timeout(LONG, wait).await;
-    assert!(came.is_ok(), "{} bytes of {bytes}", table_bytes(data, "copy"));
+    let result = tokio::time::timeout(LONG, wait).await;
+    assert!(result.is_ok(), "{} bytes of {bytes}", table_bytes(data, "copy"));
 }

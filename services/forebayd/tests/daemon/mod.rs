@@ -50,11 +50,11 @@ impl Daemon {
             .unwrap();
         let mut first = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
-        let mut started = Self { child, log, address: String::new() };
+        let mut daemon = Self { child, log, address: String::new() };
         let address = first.trim().strip_prefix("forebayd ready http://");
         let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}"));
-        address.clone_into(&mut started.address);
-        started
+        address.clone_into(&mut daemon.address);
+        daemon
     }
 
     /// Kills the process as `kill -9` does; returns its address.
@@ -65,11 +65,11 @@ impl Daemon {
     }
 
     /// Returns the log so far.
-    pub fn said(&self) -> String {
-        let mut said = vec![0; self.log.metadata().map_or(0, |log| log.len() as usize)];
+    pub fn read_log(&self) -> String {
+        let mut bytes = vec![0; self.log.metadata().map_or(0, |log| log.len() as usize)];
         // The child shares the file's position, so this read must not move it.
-        let _ = self.log.read_exact_at(&mut said, 0);
-        String::from_utf8_lossy(&said).into_owned()
+        let _ = self.log.read_exact_at(&mut bytes, 0);
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Waits until the process ends by itself.
@@ -90,8 +90,8 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            let said = self.said();
-            let lines: Vec<_> = said.lines().collect();
+            let text = self.read_log();
+            let lines: Vec<_> = text.lines().collect();
             let last = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
             eprintln!("the last forebayd said:\n{}", last.join("\n"));
         }
@@ -99,12 +99,12 @@ impl Drop for Daemon {
 }
 
 /// Returns the error with which forebayd refuses these arguments.
-pub fn refused(arguments: &[&str]) -> String {
-    refused_with(arguments, &[])
+pub fn read_error(arguments: &[&str]) -> String {
+    read_error_with(arguments, &[])
 }
 
-/// Works like [`refused`], with additional environment variables.
-pub fn refused_with(arguments: &[&str], variables: &[(String, String)]) -> String {
+/// Works like [`read_error`], with additional environment variables.
+pub fn read_error_with(arguments: &[&str], variables: &[(String, String)]) -> String {
     let variables = variables.iter().cloned();
     let output = Command::new(FOREBAYD).args(arguments).envs(variables).output().unwrap();
     assert!(!output.status.success(), "{arguments:?} was taken");
@@ -132,17 +132,17 @@ async fn increment(
     address: String,
     key: i64,
     stop: Arc<AtomicBool>,
-    acknowledged: Arc<AtomicI64>,
+    acknowledged_count: Arc<AtomicI64>,
 ) -> (i64, Option<Token>) {
     let options = ClientOptions::default().deadline(LONG);
     let client = Client::connect(&address, options).await.unwrap();
     let store = client.store("counts").await.unwrap();
     let (mut count, mut token) = (0, None);
     while !stop.load(Ordering::SeqCst) {
-        let written = store.upsert(key).increment("count", 1).send().await.unwrap();
+        let write = store.upsert(key).increment("count", 1).send().await.unwrap();
         count += 1;
-        acknowledged.fetch_add(1, Ordering::SeqCst);
-        token = Some(written.token);
+        acknowledged_count.fetch_add(1, Ordering::SeqCst);
+        token = Some(write.token);
     }
     (count, token)
 }
@@ -156,17 +156,17 @@ pub async fn kills_neither_lose_nor_repeat_writes(start: impl Fn(&str) -> Daemon
     client.create_store(&counts()).await.unwrap();
     let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let acknowledged = Arc::new(AtomicI64::new(0));
+    let acknowledged_count = Arc::new(AtomicI64::new(0));
     let writers: Vec<_> = (0..WRITERS)
         .map(|key| {
-            let (stop, acknowledged) = (Arc::clone(&stop), Arc::clone(&acknowledged));
-            tokio::spawn(increment(daemon.address.clone(), key, stop, acknowledged))
+            let (stop, acknowledged_count) = (Arc::clone(&stop), Arc::clone(&acknowledged_count));
+            tokio::spawn(increment(daemon.address.clone(), key, stop, acknowledged_count))
         })
         .collect();
     for kill in 0..KILLS {
-        let before = acknowledged.load(Ordering::SeqCst);
+        let before = acknowledged_count.load(Ordering::SeqCst);
         let some_more = before + 20 + 13 * kill as i64;
-        while acknowledged.load(Ordering::SeqCst) < some_more {
+        while acknowledged_count.load(Ordering::SeqCst) < some_more {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         tokio::time::sleep(Duration::from_micros(random() % 20_000)).await;

@@ -8,7 +8,7 @@ use forebay::schema::{FieldType, KeyType, StoreSpec, Value};
 use forebay::writes::Token;
 use forebay::{Client, ClientOptions, Reader, ReaderOptions, Store};
 
-use crate::daemon::{Daemon, LONG, refused};
+use crate::daemon::{Daemon, LONG, read_error};
 
 const VALUE_BYTES: usize = 9 << 20;
 /// Number of values of this size that fill one segment and begin the next.
@@ -19,7 +19,7 @@ fn start(data_dir: &Path, listen: &str) -> Daemon {
 }
 
 fn refused_on(data_dir: &Path) -> String {
-    refused(&["dev", "--listen", "127.0.0.1:0", "--data-dir", data_dir.to_str().unwrap()])
+    read_error(&["dev", "--listen", "127.0.0.1:0", "--data-dir", data_dir.to_str().unwrap()])
 }
 
 async fn create(daemon: &Daemon) -> Store {

@@ -7,7 +7,7 @@ use crate::builders::start;
 use crate::repartition::Moment::{Forwarding, Known, WritesPaused};
 use crate::repartition::{
     Moment, PARTITIONS_AFTER, Writers, assert_is_whole, client, comes, create, file, is_live, push,
-    reader, seen, seen_in_shards,
+    read_lists, read_lists_in_shards, reader,
 };
 use crate::world::World;
 
@@ -46,11 +46,11 @@ async fn moves(prefix: &str, killed_at: Option<Moment>) -> bool {
     writers.go_on().await;
     let histories = writers.stop().await;
     for reader in [&old, &reader(&node.address, "users").await] {
-        histories.assert_is_in(&seen(reader).await, &from);
+        histories.assert_is_in(&read_lists(reader).await, &from);
         assert_is_whole(reader, true);
     }
     store.refresh().await.unwrap();
-    histories.assert_is_in(&seen_in_shards(&store).await, &from);
+    histories.assert_is_in(&read_lists_in_shards(&store).await, &from);
     is_seen
 }
 

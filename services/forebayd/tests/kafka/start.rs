@@ -2,7 +2,7 @@
 
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 
-use crate::daemon::{LONG, count_of, counts, refused};
+use crate::daemon::{LONG, count_of, counts, read_error};
 use crate::world::World;
 
 #[test]
@@ -10,7 +10,7 @@ fn unreachable_broker_ends_the_start_with_the_fix() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     drop(taken);
-    let error = refused(&[
+    let error = read_error(&[
         "dev",
         "--listen",
         "127.0.0.1:0",
@@ -24,7 +24,7 @@ fn unreachable_broker_ends_the_start_with_the_fix() {
 
 #[test]
 fn kafka_without_brokers_is_refused_with_the_fix() {
-    let error = refused(&["dev", "--listen", "127.0.0.1:0", "--change-log", "kafka"]);
+    let error = read_error(&["dev", "--listen", "127.0.0.1:0", "--change-log", "kafka"]);
     assert!(error.contains("InvalidArgument") && error.contains("set --brokers"), "{error}");
 }
 
@@ -34,7 +34,7 @@ async fn compacted_topic_is_refused_with_the_setting_named() {
     world.make_topic("compacted.control", 1, &[("cleanup.policy", "compact")]).await;
     let mut arguments = vec!["dev", "--listen", "127.0.0.1:0"];
     arguments.extend(world.arguments());
-    let error = refused(&arguments);
+    let error = read_error(&arguments);
     assert!(error.contains("Unsupported") && error.contains("cleanup.policy"), "{error}");
 }
 

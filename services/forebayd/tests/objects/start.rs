@@ -6,7 +6,7 @@ use forebay_snapshot::Manifest;
 use forebay_testkit::object_proxy::ObjectProxy;
 use forebay_testkit::objects::ObjectFault;
 
-use crate::daemon::refused_with;
+use crate::daemon::read_error_with;
 use crate::users::{ExpectedDocuments, assert_holds, reader, snapshots, spec, write};
 use crate::{World, assert_all_is_whole, client};
 
@@ -30,7 +30,7 @@ async fn node_starts_while_the_object_store_is_down_and_builds_once_it_is_back()
     // Every connection breaks off.
     fail_all(&world.way, ObjectFault::LostAnswer);
     let node = world.start(&address);
-    let said = node.said();
+    let said = node.read_log();
     let is_told =
         |line: &&str| line.contains("folder not usable yet") && line.contains("Unavailable");
     assert_eq!(said.lines().filter(is_told).count(), 2, "{said}");
@@ -54,7 +54,7 @@ fn node_without_permission_in_the_object_store_is_refused_with_the_fix() {
     let data = world.data();
     let own = ["dev", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
     let arguments = [&own[..], &["--snapshots", &world.snapshots]].concat();
-    let error = refused_with(&arguments, &world.way.options());
+    let error = read_error_with(&arguments, &world.way.options());
     let is_told = error.contains("PermissionDenied") && error.contains("give the credentials");
     assert!(is_told, "{error}");
     assert!(!data.exists(), "the node opened its log");

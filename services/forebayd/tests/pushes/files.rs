@@ -28,7 +28,7 @@ pub fn expected(row: u64) -> BTreeMap<String, Value> {
     let number = row as i64;
     let tags = (0..row % 4).map(|tag| Value::String(format!("tag-{tag}"))).collect();
     let embedding = (0..4).map(|place| (row * 4 + place) as f32 * 0.5).collect();
-    let mut held = BTreeMap::from([
+    let mut fields = BTreeMap::from([
         ("member".to_owned(), Value::Bool(row.is_multiple_of(3))),
         ("age".to_owned(), Value::Int32((row % 100) as i32)),
         ("seen".to_owned(), Value::Timestamp((SEEN_MS + number) * 1_000)),
@@ -37,9 +37,9 @@ pub fn expected(row: u64) -> BTreeMap<String, Value> {
         ("embedding".to_owned(), Value::VectorF32(embedding)),
     ]);
     if !row.is_multiple_of(5) {
-        held.insert("name".to_owned(), Value::String(format!("name of {row}, \"the\" one")));
+        fields.insert("name".to_owned(), Value::String(format!("name of {row}, \"the\" one")));
     }
-    held
+    fields
 }
 
 fn number(row: u64, field: &str) -> i64 {
@@ -103,7 +103,7 @@ impl Files {
     }
 
     /// Writes all rows as one file in each format that can hold a whole row.
-    pub fn whole(&self) -> Vec<(&'static str, PathBuf)> {
+    pub fn write_all_formats(&self) -> Vec<(&'static str, PathBuf)> {
         let all = batch(0..ROWS);
         let file = |name: &str| File::create(self.at(name)).unwrap();
         for (name, compression) in [
@@ -159,7 +159,7 @@ impl Files {
     }
 
     /// Writes a truncated file.
-    pub fn cut(&self) -> PathBuf {
+    pub fn write_truncated(&self) -> PathBuf {
         let rows = batch(0..100);
         self.parquet("cut.parquet", &rows, Compression::UNCOMPRESSED);
         let bytes = fs::read(self.at("cut.parquet")).unwrap();

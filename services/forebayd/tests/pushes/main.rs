@@ -88,19 +88,19 @@ impl World {
 
     async fn start_with_options(&self, options: StoreOptions) -> (ServedNode, PushParts) {
         let snapshots = SnapshotStore::of(self.objects.clone(), ObjectPath::from("snapshots"));
-        let (served, parts) = self.restart(snapshots).await;
+        let (node, parts) = self.restart(snapshots).await;
         let spec = StoreSpec { options, ..spec() };
-        served.client().await.create_store(&spec).await.unwrap();
-        (served, parts)
+        node.client().await.create_store(&spec).await.unwrap();
+        (node, parts)
     }
 
     async fn restart(&self, snapshots: SnapshotStore) -> (ServedNode, PushParts) {
         let data = self.folder.path().join("data");
         let clock = Arc::clone(&self.clock);
-        let served = ServedNode::start_at(&self.log, &data, Some(snapshots), clock).await;
+        let node = ServedNode::start_at(&self.log, &data, Some(snapshots), clock).await;
         let options = SnapshotOptions::new(LONG, 3).unwrap();
-        let parts = push_parts(&served, options, &data);
-        (served, parts)
+        let parts = push_parts(&node, options, &data);
+        (node, parts)
     }
 
     fn fail(&self, fault: Option<ObjectFault>) {
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// Returns the number of remaining folders of pushes.
-    fn left(&self) -> usize {
+    fn count_folders(&self) -> usize {
         let entries = std::fs::read_dir(self.folder.path().join("data")).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with("push-")).count()
@@ -117,14 +117,14 @@ impl World {
 }
 
 /// Returns the dependencies of a node's pushes, which spill rows to this folder.
-fn push_parts(served: &ServedNode, options: SnapshotOptions, scratch: &Path) -> PushParts {
-    let service = served.node.snapshot_parts(&served.address, options).unwrap();
+fn push_parts(node: &ServedNode, options: SnapshotOptions, scratch: &Path) -> PushParts {
+    let service = node.node.snapshot_parts(&node.address, options).unwrap();
     PushParts { service, scratch: scratch.to_owned() }
 }
 
 /// Starts the snapshot service of a node.
-fn maintain(served: &ServedNode, options: SnapshotOptions) -> Snapshots {
-    Snapshots::maintain(served.node.snapshot_parts(&served.address, options).unwrap())
+fn maintain(node: &ServedNode, options: SnapshotOptions) -> Snapshots {
+    Snapshots::maintain(node.node.snapshot_parts(&node.address, options).unwrap())
 }
 
 fn url(path: &Path) -> String {
@@ -152,7 +152,7 @@ async fn reader(address: &str, name: &str) -> Reader {
 }
 
 /// Returns a document by the names of its fields.
-fn held(reader: &Reader, key: &str) -> Option<BTreeMap<String, Value>> {
+fn read_fields(reader: &Reader, key: &str) -> Option<BTreeMap<String, Value>> {
     let document = reader.get_document(KeyValue::String(key)).unwrap()?;
     let fields = reader.definition().fields.clone();
     let value = |field: &forebay_core::schema::Field| {
@@ -163,133 +163,140 @@ fn held(reader: &Reader, key: &str) -> Option<BTreeMap<String, Value>> {
 
 fn assert_is_whole(reader: &Reader, has: impl Fn(&str) -> bool) {
     for row in 0..ROWS {
-        let mut wanted = expected(row);
-        wanted.retain(|name, _| has(name));
-        assert_eq!(held(reader, &format!("user-{row}")), Some(wanted), "row {row}");
+        let mut fields = expected(row);
+        fields.retain(|name, _| has(name));
+        assert_eq!(read_fields(reader, &format!("user-{row}")), Some(fields), "row {row}");
     }
-    assert_eq!(held(reader, "nobody"), None);
+    assert_eq!(read_fields(reader, "nobody"), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_of_every_format_become_the_same_store() {
     let (world, files) = (World::new(), Files::new());
-    let (served, parts) = world.start().await;
-    for (name, path) in files.whole() {
-        let pushed = parts.push(&push(name, &[&path]), quiet).await.unwrap();
-        assert_eq!((pushed.documents, pushed.partitions), (ROWS, PARTITIONS), "{name}");
-        assert_is_whole(&reader(&served.address, name).await, |_| true);
+    let (node, parts) = world.start().await;
+    for (name, path) in files.write_all_formats() {
+        let result = parts.push(&push(name, &[&path]), quiet).await.unwrap();
+        assert_eq!((result.documents, result.partitions), (ROWS, PARTITIONS), "{name}");
+        assert_is_whole(&reader(&node.address, name).await, |_| true);
     }
     // CSV has neither lists nor vectors.
     let csv = files.csv();
     parts.push(&push("csv", &[&csv]), quiet).await.unwrap();
     let is_scalar = |name: &str| !["tags", "embedding"].contains(&name);
-    assert_is_whole(&reader(&served.address, "csv").await, is_scalar);
-    assert_eq!(world.left(), 0);
+    assert_is_whole(&reader(&node.address, "csv").await, is_scalar);
+    assert_eq!(world.count_folders(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pushed_store_behaves_like_a_created_store() {
     let (world, files) = (World::new(), Files::new());
-    let (mut served, parts) = world.start().await;
+    let (mut node, parts) = world.start().await;
     let folder = files.parts(5);
-    let told = AtomicUsize::new(0);
+    let calls = AtomicUsize::new(0);
     let tell = |progress: PushProgress| {
-        told.fetch_add(1, Ordering::Relaxed);
+        calls.fetch_add(1, Ordering::Relaxed);
         assert!(progress.bytes <= progress.bytes_in_all && progress.partitions == 7);
     };
     let ask = Push { partitions: Some(7), ..push("users-2", &[&folder]) };
-    let pushed = parts.push(&ask, tell).await.unwrap();
-    assert_eq!((pushed.documents, pushed.partitions), (ROWS, 7));
-    assert!(told.load(Ordering::Relaxed) >= 12);
-    assert_is_whole(&reader(&served.address, "users-2").await, |_| true);
+    let result = parts.push(&ask, tell).await.unwrap();
+    assert_eq!((result.documents, result.partitions), (ROWS, 7));
+    assert!(calls.load(Ordering::Relaxed) >= 12);
+    assert_is_whole(&reader(&node.address, "users-2").await, |_| true);
 
-    let client = served.client().await;
+    let client = node.client().await;
     let store = client.store("users-2").await.unwrap();
     assert_eq!(store.definition().options, spec().options);
-    let taken = store.upsert("user-1").increment("age", 1).if_absent().send().await.unwrap();
-    assert!(matches!(taken.result, WriteResult::ConditionFailed(Some(_))), "{taken:?}");
-    let written = store.upsert("user-1").increment("age", 1).send().await.unwrap();
-    let follower = reader(&served.address, "users-2").await;
-    follower.await_token(&written.token, LONG).await.unwrap();
+    let failed_write = store.upsert("user-1").increment("age", 1).if_absent().send().await.unwrap();
+    assert!(
+        matches!(failed_write.result, WriteResult::ConditionFailed(Some(_))),
+        "{failed_write:?}"
+    );
+    let write = store.upsert("user-1").increment("age", 1).send().await.unwrap();
+    let follower = reader(&node.address, "users-2").await;
+    follower.await_token(&write.token, LONG).await.unwrap();
     let Value::Int32(age) = expected(1)["age"] else { panic!("an age") };
-    assert_eq!(held(&follower, "user-1").unwrap()["age"], Value::Int32(age + 1));
+    assert_eq!(read_fields(&follower, "user-1").unwrap()["age"], Value::Int32(age + 1));
 
     // The store's shards bootstrap from the push, even if they are rebuilt.
-    served.end().await;
+    node.end().await;
     let options = SnapshotOptions::new(LONG, 3).unwrap();
     let (snapshots, data) = (parts.service.snapshots.clone(), world.folder.path().join("other"));
-    let served = ServedNode::start_with(&world.log, &data, Some(snapshots)).await;
-    assert_eq!(held(&reader(&served.address, "users-2").await, "user-1").unwrap().len(), 7);
-    let parts = push_parts(&served, options, &data);
-    let taken = parts.push(&ask, quiet).await.unwrap_err();
-    assert_eq!(taken.code(), ErrorCode::Conflict, "{taken}");
+    let node = ServedNode::start_with(&world.log, &data, Some(snapshots)).await;
+    assert_eq!(read_fields(&reader(&node.address, "users-2").await, "user-1").unwrap().len(), 7);
+    let parts = push_parts(&node, options, &data);
+    let error = parts.push(&ask, quiet).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_files_leave_nothing_behind() {
     let (world, files) = (World::new(), Files::new());
-    let (served, parts) = world.start().await;
-    let good = files.csv();
+    let (node, parts) = world.start().await;
+    let csv = files.csv();
     let limits = |rows_min, rows_max, name: &str, rate| {
         let null_rates_max = BTreeMap::from([(name.to_owned(), rate)]);
         PushLimits { rows_min, rows_max, null_rates_max }
     };
-    let with = |limits| Push { limits, ..push("new", &[&good]) };
-    let twice = files.text("twice.csv", "id,age\nann,1\nbob,2\nann,3\n");
+    let with_limits = |limits| Push { limits, ..push("new", &[&csv]) };
+    let repeated_key = files.text("twice.csv", "id,age\nann,1\nbob,2\nann,3\n");
     let no_key = files.text("nobody.csv", "id,age\nann,1\n,2\n");
     let no_number = files.text("words.csv", "id,age\nann,one\n");
     let large = files.text("large.jsonl", "{\"id\":\"ann\",\"age\":3000000000}\n");
     let short = files.text("short.jsonl", "{\"id\":\"ann\",\"embedding\":[1,2]}\n");
-    let unknown = files.text("unknown.csv", "id,size\nann,1\n");
+    let unknown_column = files.text("unknown.csv", "id,size\nann,1\n");
     let json = files.text("unknown.jsonl", "{\"id\":\"ann\",\"size\":1}\n");
-    let cut = files.cut();
+    let truncated_file = files.write_truncated();
     let other = files.text("notes.txt", "hello");
     let before = world.objects.names().await;
-    for (refused, words) in [
-        (push("new", &[&good, &twice]), "twice.csv, row 3"),
+    for (ask, words) in [
+        (push("new", &[&csv, &repeated_key]), "twice.csv, row 3"),
         (push("new", &[&no_key]), "row 2: the row has no key"),
         (push("new", &[&no_number]), "one"),
         (push("new", &[&large]), "3000000000"),
         (push("new", &[&short]), "embedding"),
-        (push("new", &[&unknown]), "no field of this column's name"),
+        (push("new", &[&unknown_column]), "no field of this column's name"),
         (push("new", &[&json]), "size"),
-        (push("new", &[&cut]), "correct the file"),
+        (push("new", &[&truncated_file]), "correct the file"),
         (push("new", &[&other]), "the format of"),
         (push("new", &[]), "name the files"),
-        (Push { columns: ColumnNames::default(), ..push("new", &[&good]) }, "holds the key"),
-        (with(limits(ROWS + 1, None, "age", 1.0)), "rows, not"),
-        (with(limits(0, Some(ROWS - 1), "age", 1.0)), "rows, not"),
-        (with(limits(0, None, "name", 0.1)), "have no value"),
+        (Push { columns: ColumnNames::default(), ..push("new", &[&csv]) }, "holds the key"),
+        (with_limits(limits(ROWS + 1, None, "age", 1.0)), "rows, not"),
+        (with_limits(limits(0, Some(ROWS - 1), "age", 1.0)), "rows, not"),
+        (with_limits(limits(0, None, "name", 0.1)), "have no value"),
     ] {
-        let error = parts.push(&refused, quiet).await.unwrap_err();
+        let error = parts.push(&ask, quiet).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
         assert!(error.to_string().contains(words), "{words}: {error}");
-        assert_eq!((world.objects.names().await, world.left()), (before.clone(), 0), "{words}");
+        assert_eq!(
+            (world.objects.names().await, world.count_folders()),
+            (before.clone(), 0),
+            "{words}"
+        );
     }
-    let nowhere = world.folder.path().join("nowhere");
-    let missing = parts.push(&push("new", &[&nowhere]), quiet).await.unwrap_err();
-    assert_eq!(missing.code(), ErrorCode::NotFound, "{missing}");
-    assert!(served.client().await.store("new").await.is_err());
+    let missing_path = world.folder.path().join("nowhere");
+    let error = parts.push(&push("new", &[&missing_path]), quiet).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+    assert!(node.client().await.store("new").await.is_err());
 
     let ignored = BTreeSet::from(["size".to_owned()]);
     let columns = ColumnNames { key: "id".to_owned(), ignored };
-    for (name, file) in [("of-csv", &unknown), ("of-json", &json)] {
+    for (name, file) in [("of-csv", &unknown_column), ("of-json", &json)] {
         let ask = Push { columns: columns.clone(), ..push(name, &[file]) };
         assert_eq!(parts.push(&ask, quiet).await.unwrap().documents, 1);
     }
-    let ask = with(limits(ROWS, Some(ROWS), "name", 0.5));
+    let ask = with_limits(limits(ROWS, Some(ROWS), "name", 0.5));
     assert_eq!(parts.push(&ask, quiet).await.unwrap().documents, ROWS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interrupted_push_resumes_and_is_invisible_until_complete() {
     let (world, files) = (World::new(), Files::new());
-    let (served, parts) = world.start().await;
-    let client = served.client().await;
+    let (node, parts) = world.start().await;
+    let client = node.client().await;
     let ask = push("new", &[&files.parts(4)]);
     for (fault, partitions) in [(ObjectFault::Refused, 1), (ObjectFault::Changed, 2)] {
         let reads = AtomicUsize::new(0);
-        let broken = parts
+        let result = parts
             .push(&ask, |progress| {
                 reads.fetch_add(
                     usize::from(progress.bytes < progress.bytes_in_all),
@@ -299,9 +306,9 @@ async fn interrupted_push_resumes_and_is_invisible_until_complete() {
             })
             .await;
         world.fail(None);
-        assert!(broken.is_err(), "{fault:?}");
+        assert!(result.is_err(), "{fault:?}");
         assert_eq!(client.store("new").await.unwrap_err().code(), ErrorCode::NotFound);
-        assert_eq!(world.left(), 1);
+        assert_eq!(world.count_folders(), 1);
     }
     // Files that were read are not read again.
     let rows = AtomicUsize::new(usize::MAX);
@@ -310,12 +317,12 @@ async fn interrupted_push_resumes_and_is_invisible_until_complete() {
     };
     parts.push(&ask, tell).await.unwrap();
     assert_eq!(rows.load(Ordering::Relaxed), ROWS as usize);
-    assert_is_whole(&reader(&served.address, "new").await, |_| true);
-    assert_eq!(world.left(), 0);
+    assert_is_whole(&reader(&node.address, "new").await, |_| true);
+    assert_eq!(world.count_folders(), 0);
     // The name is free again, and the same push creates another store.
     client.delete_store("new").await.unwrap();
     parts.push(&ask, quiet).await.unwrap();
-    assert_is_whole(&reader(&served.address, "new").await, |_| true);
+    assert_is_whole(&reader(&node.address, "new").await, |_| true);
 }
 
 const DISK_BYTES: usize = 16 << 20;
@@ -329,43 +336,43 @@ async fn push_without_disk_space_reports_it_and_succeeds_once_there_is_space() {
         return run_again_where_mounting_is_permitted(test);
     };
     let (world, files) = (World::new(), Files::new());
-    let (served, parts) = world.start().await;
+    let (node, parts) = world.start().await;
     let parts = PushParts { scratch: disk.path().to_owned(), ..parts };
     let ask = push("new", &[&files.parts(4)]);
     disk.fill(FILLER_BYTES);
-    let refused = parts.push(&ask, quiet).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::LimitExceeded, "{refused}");
-    assert!(refused.message().contains("look at the disk"), "{refused}");
-    let left = std::fs::read_dir(disk.path()).unwrap().count();
-    assert_eq!(left, 1, "but for what fills the disk, what was kept of it is gone");
-    let client = served.client().await;
+    let error = parts.push(&ask, quiet).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    assert!(error.message().contains("look at the disk"), "{error}");
+    let entry_count = std::fs::read_dir(disk.path()).unwrap().count();
+    assert_eq!(entry_count, 1, "but for what fills the disk, what was kept of it is gone");
+    let client = node.client().await;
     assert_eq!(client.store("new").await.unwrap_err().code(), ErrorCode::NotFound);
     disk.free();
     assert_eq!(parts.push(&ask, quiet).await.unwrap().documents, ROWS);
-    assert_is_whole(&reader(&served.address, "new").await, |_| true);
+    assert_is_whole(&reader(&node.address, "new").await, |_| true);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn same_push_on_two_hosts_creates_one_store_with_whole_versions() {
     let (world, files) = (World::new(), Files::new());
-    let (served, parts) = world.start().await;
+    let (node, parts) = world.start().await;
     let other = tempfile::tempdir().unwrap();
-    let elsewhere = PushParts { scratch: other.path().to_owned(), ..parts.clone() };
+    let other_parts = PushParts { scratch: other.path().to_owned(), ..parts.clone() };
     let folder = files.parts(3);
     let ask = push("new", &[&folder]);
-    let both = tokio::join!(parts.push(&ask, quiet), elsewhere.push(&ask, quiet));
-    let (first, second) = match both {
-        (Ok(pushed), refused) | (refused, Ok(pushed)) => (pushed, refused.unwrap_err()),
-        both => panic!("{both:?}"),
+    let results = tokio::join!(parts.push(&ask, quiet), other_parts.push(&ask, quiet));
+    let (first, second) = match results {
+        (Ok(result), failure) | (failure, Ok(result)) => (result, failure.unwrap_err()),
+        results => panic!("{results:?}"),
     };
     assert_eq!((first.documents, second.code()), (ROWS, ErrorCode::Conflict), "{second}");
-    assert_is_whole(&reader(&served.address, "new").await, |_| true);
+    assert_is_whole(&reader(&node.address, "new").await, |_| true);
 
     let ask = Push { push_as: None, ..ask };
-    let (first, second) = tokio::join!(parts.push(&ask, quiet), elsewhere.push(&ask, quiet));
-    let mut numbers = [first.unwrap(), second.unwrap()].map(|pushed| pushed.version.0);
+    let (first, second) = tokio::join!(parts.push(&ask, quiet), other_parts.push(&ask, quiet));
+    let mut numbers = [first.unwrap(), second.unwrap()].map(|result| result.version.0);
     numbers.sort_unstable();
     assert_eq!(numbers, [2, 3], "each is a version of its own");
-    assert_is_whole(&reader(&served.address, "users").await, |_| true);
-    assert_eq!((world.left(), std::fs::read_dir(other.path()).unwrap().count()), (0, 0));
+    assert_is_whole(&reader(&node.address, "users").await, |_| true);
+    assert_eq!((world.count_folders(), std::fs::read_dir(other.path()).unwrap().count()), (0, 0));
 }

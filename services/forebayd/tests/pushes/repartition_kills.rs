@@ -9,8 +9,8 @@ use crate::daemon::{Daemon, FOREBAYD};
 use crate::processes::{killed_at, start};
 use crate::repartition::Moment::{Forwarding, Known, WritesPaused};
 use crate::repartition::{
-    Moment, PARTITIONS_AFTER, Writers, assert_is_whole, comes, create, file, is_live, push, reader,
-    request, seen, seen_in_shards,
+    Moment, PARTITIONS_AFTER, Writers, assert_is_whole, comes, create, file, is_live, push,
+    read_lists, read_lists_in_shards, reader, request,
 };
 
 /// Number of attempts to kill at the wanted moment.
@@ -44,7 +44,7 @@ impl World {
 
     /// Waits for the end of the repartition, and asserts that the writes of each writer from these
     /// numbers on are there.
-    async fn check(self, from: &[i64]) {
+    async fn check(self, first_numbers: &[i64]) {
         let live = is_live(&self.store).await;
         assert_eq!(
             (live.write_logs().partitions.0, live.versions.live().number.0),
@@ -53,10 +53,10 @@ impl World {
         self.writers.go_on().await;
         let histories = self.writers.stop().await;
         for reader in [&self.old, &reader(&self.node.address, "users").await] {
-            histories.assert_is_in(&seen(reader).await, from);
+            histories.assert_is_in(&read_lists(reader).await, first_numbers);
             assert_is_whole(reader, true);
         }
-        histories.assert_is_in(&seen_in_shards(&self.store).await, from);
+        histories.assert_is_in(&read_lists_in_shards(&self.store).await, first_numbers);
     }
 }
 
@@ -65,19 +65,19 @@ impl World {
 async fn is_killed_at(moments: &[Moment]) -> bool {
     let mut world = World::new().await;
     let address = world.node.address.clone();
-    let (at, file) = (address.clone(), world.file.clone());
-    let pushing = tokio::spawn(async move { push(&at, &file).await });
-    let (mut from, mut are_seen) = (None, true);
+    let (push_address, file) = (address.clone(), world.file.clone());
+    let pushing = tokio::spawn(async move { push(&push_address, &file).await });
+    let (mut first_numbers, mut are_seen) = (None, true);
     for moment in moments {
         are_seen &= comes(*moment, &world.store, &address).await;
         // Writes after the first moment come after the push.
-        from.get_or_insert_with(|| world.writers.next());
+        first_numbers.get_or_insert_with(|| world.writers.next());
         if !are_seen {
             break;
         }
         world = world.kill_and_restart();
     }
-    world.check(&from.unwrap()).await;
+    world.check(&first_numbers.unwrap()).await;
     pushing.await.unwrap();
     are_seen
 }
@@ -98,42 +98,42 @@ async fn repartition_finishes_despite_kills_of_its_node() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repartition_killed_before_its_announcement_changes_nothing_and_resumes() {
     let mut world = World::new().await;
-    let mut from = None;
+    let mut first_numbers = None;
     for partitions in [1, 2] {
-        let is_there = |told: &v1::PushFilesResponse| told.partitions_done >= partitions;
+        let is_there = |progress: &v1::PushFilesResponse| progress.partitions_done >= partitions;
         let (_, address) = killed_at(world.node, request(&world.file), is_there).await;
         // The resumed push keeps the positions of the first attempt.
-        from.get_or_insert_with(|| world.writers.next());
+        first_numbers.get_or_insert_with(|| world.writers.next());
         world.node = start(world.folder.path(), &address);
         assert_eq!(world.store.refresh().await.unwrap().versions.all().len(), 1);
         world.writers.go_on().await;
         let histories = world.writers.stop().await;
         for reader in [&world.old, &reader(&world.node.address, "users").await] {
-            histories.assert_is_in(&seen(reader).await, &[0; 3]);
+            histories.assert_is_in(&read_lists(reader).await, &[0; 3]);
             assert_is_whole(reader, false);
         }
-        world.writers = Writers::behind(histories, &[&world.node.address]).await;
+        world.writers = Writers::start_after(histories, &[&world.node.address]).await;
     }
     assert_eq!(push(&world.node.address, &world.file).await, Some(2));
-    world.check(&from.unwrap()).await;
+    world.check(&first_numbers.unwrap()).await;
 }
 
 /// Kills the pushing command at this moment of the repartition; returns whether the moment was
 /// seen.
 async fn is_asker_killed_at(moment: Moment) -> bool {
     let world = World::new().await;
-    let asking = Command::new(FOREBAYD)
+    let child = Command::new(FOREBAYD)
         .args(["push", "--node", &world.node.address, "--store", "users", "--key", "id"])
         .args(["--partitions", &PARTITIONS_AFTER.to_string()])
         .arg(&world.file)
         .stderr(Stdio::null())
         .spawn();
-    let mut asking = asking.unwrap();
+    let mut child = child.unwrap();
     let is_seen = comes(moment, &world.store, &world.node.address).await;
-    asking.kill().unwrap();
-    asking.wait().unwrap();
-    let from = world.writers.next();
-    world.check(&from).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let first_numbers = world.writers.next();
+    world.check(&first_numbers).await;
     is_seen
 }
 

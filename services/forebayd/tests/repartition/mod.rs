@@ -94,10 +94,10 @@ pub fn request(file: &Path) -> v1::PushFilesRequest {
 /// Sends the request to a node; returns the version, unless the push breaks off.
 pub async fn push(address: &str, file: &Path) -> Option<u32> {
     let mut pushes = PushesClient::connect(format!("http://{address}")).await.unwrap();
-    let mut told = pushes.push_files(request(file)).await.unwrap().into_inner();
-    while let Ok(Some(answer)) = told.message().await {
-        if let Some(pushed) = answer.pushed {
-            return Some(pushed.version);
+    let mut answers = pushes.push_files(request(file)).await.unwrap().into_inner();
+    while let Ok(Some(answer)) = answers.message().await {
+        if let Some(result) = answer.pushed {
+            return Some(result.version);
         }
     }
     None
@@ -155,13 +155,15 @@ pub async fn comes(moment: Moment, store: &Store, address: &str) -> bool {
 }
 
 /// Waits until a condition is true.
-pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn eventually(description: &str, mut is_true: impl AsyncFnMut() -> bool) {
     let wait = async {
-        while !is_so().await {
+        while !is_true().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("never happened: {what}"));
+    tokio::time::timeout(LONG, wait)
+        .await
+        .unwrap_or_else(|_| panic!("never happened: {description}"));
 }
 
 /// Waits until the pushed version is live.
@@ -182,7 +184,7 @@ pub struct Writers {
     stop: Arc<AtomicBool>,
     /// Number of each writer's current write.
     now: Vec<Arc<AtomicI64>>,
-    writing: Vec<JoinHandle<WriterHistory>>,
+    tasks: Vec<JoinHandle<WriterHistory>>,
 }
 
 /// A writer's writes: for each number, whether the write was acknowledged or its outcome is
@@ -204,22 +206,25 @@ fn key_of(writer: usize, number: i64) -> i64 {
 impl Writers {
     /// Starts writers, distributed over these nodes.
     pub async fn start(addresses: &[&str]) -> Self {
-        Self::behind(WriteHistories::default(), addresses).await
+        Self::start_after(WriteHistories::default(), addresses).await
     }
 
     /// Starts writers that continue after earlier writes.
-    pub async fn behind(WriteHistories(mut histories): WriteHistories, addresses: &[&str]) -> Self {
+    pub async fn start_after(
+        WriteHistories(mut histories): WriteHistories,
+        addresses: &[&str],
+    ) -> Self {
         histories.resize_with(KEYS.len(), WriterHistory::default);
         let stop = Arc::new(AtomicBool::new(false));
-        let (mut numbers, mut writing) = (Vec::new(), Vec::new());
+        let (mut numbers, mut tasks) = (Vec::new(), Vec::new());
         for ((writer, history), address) in (0..).zip(histories).zip(addresses.iter().cycle()) {
             let store = client(address).await.store("users").await.unwrap();
             let now = Arc::new(AtomicI64::new(history.0.len() as i64));
             let goes_on = history.go_on(writer, store, Arc::clone(&stop), Arc::clone(&now));
-            writing.push(tokio::spawn(goes_on));
+            tasks.push(tokio::spawn(goes_on));
             numbers.push(now);
         }
-        Self { stop, now: numbers, writing }
+        Self { stop, now: numbers, tasks }
     }
 
     /// Returns the number of each writer's current write: all writes before it are in the log.
@@ -234,10 +239,10 @@ impl Writers {
 
     /// Waits until each writer has written each of its keys once more.
     pub async fn go_on(&self) {
-        let wanted: Vec<_> =
+        let targets: Vec<_> =
             self.next().into_iter().zip(KEYS).map(|(next, it)| next + it).collect();
         let wait = async {
-            while self.next().iter().zip(&wanted).any(|(next, wanted)| next <= wanted) {
+            while self.next().iter().zip(&targets).any(|(next, target)| next <= target) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -247,8 +252,8 @@ impl Writers {
     pub async fn stop(self) -> WriteHistories {
         self.stop.store(true, Ordering::SeqCst);
         let mut all = Vec::new();
-        for writing in self.writing {
-            all.push(writing.await.unwrap());
+        for task in self.tasks {
+            all.push(task.await.unwrap());
         }
         WriteHistories(all)
     }
@@ -273,8 +278,8 @@ impl WriterHistory {
                 // time, it cannot be resolved any more.
                 Err(error) if error.code() == ErrorCode::UnknownOutcome => {
                     self.0.push(false);
-                    let told = format!("write {number} of {writer}: {error}");
-                    assert!(error.into_pending().is_none(), "{told}");
+                    let message = format!("write {number} of {writer}: {error}");
+                    assert!(error.into_pending().is_none(), "{message}");
                 }
                 Err(error) => panic!("write {number} of {writer}: {error}"),
             }
@@ -283,21 +288,26 @@ impl WriterHistory {
         self
     }
 
-    fn numbers(&self, of: impl Fn(i64) -> bool) -> impl Iterator<Item = (i64, bool)> {
-        (0..).zip(self.0.iter().copied()).filter(move |(number, _)| of(*number))
+    fn numbers(&self, is_included: impl Fn(i64) -> bool) -> impl Iterator<Item = (i64, bool)> {
+        (0..).zip(self.0.iter().copied()).filter(move |(number, _)| is_included(*number))
     }
 }
 
 impl WriteHistories {
     /// Asserts that all writes are there: for each old partition from some moment on, which is not
-    /// later than the numbers `from`; each write once, and in order.
-    pub fn assert_is_in(&self, lists: &WriteLists, from: &[i64]) {
-        self.assert_is_in_until(lists, from, &[i64::MAX; KEYS.len()]);
+    /// later than `first_numbers`; each write once, and in order.
+    pub fn assert_is_in(&self, lists: &WriteLists, first_numbers: &[i64]) {
+        self.assert_is_in_until(lists, first_numbers, &[i64::MAX; KEYS.len()]);
     }
 
-    /// Asserts the same as [`WriteHistories::assert_is_in`] for the writes before the numbers
-    /// `until`; later writes may be missing, but only after all that are there.
-    pub fn assert_is_in_until(&self, lists: &WriteLists, from: &[i64], until: &[i64]) {
+    /// Asserts the same as [`WriteHistories::assert_is_in`] for the writes before
+    /// `end_numbers`; later writes may be missing, but only after all that are there.
+    pub fn assert_is_in_until(
+        &self,
+        lists: &WriteLists,
+        first_numbers: &[i64],
+        end_numbers: &[i64],
+    ) {
         self.assert_in_order(lists);
         let before = PartitionCount(PARTITIONS);
         for (writer, history) in self.0.iter().enumerate() {
@@ -308,16 +318,19 @@ impl WriteHistories {
             for partition in before.partitions() {
                 let is_of = |number| home(key_of(writer, number), before) == partition;
                 let first = history.numbers(is_of).map(|(number, _)| number).find(|it| is_in(*it));
-                let first = first.unwrap_or(i64::MAX).min(from[writer]);
+                let first = first.unwrap_or(i64::MAX).min(first_numbers[writer]);
                 let numbers = history.numbers(|number| is_of(number) && !is_in(number));
-                let lost: Vec<_> = numbers
+                let lost_writes: Vec<_> = numbers
                     .filter(|(number, is_known)| *is_known && *number >= first)
-                    .filter(|(number, _)| *number < until[writer])
+                    .filter(|(number, _)| *number < end_numbers[writer])
                     .collect();
-                assert!(lost.is_empty(), "of {writer} from {first} on: {lost:?} are lost");
+                assert!(
+                    lost_writes.is_empty(),
+                    "of {writer} from {first} on: {lost_writes:?} are lost"
+                );
             }
-            let unknown = history.0.iter().filter(|is_known| !**is_known).count();
-            assert!(unknown <= UNKNOWN_MAX, "{unknown} of {}", history.0.len());
+            let unknown_count = history.0.iter().filter(|is_known| !**is_known).count();
+            assert!(unknown_count <= UNKNOWN_MAX, "{unknown_count} of {}", history.0.len());
         }
     }
 
@@ -333,8 +346,9 @@ impl WriteHistories {
                 run.filter(|(number, _)| (first..=last).contains(&number)).collect();
             let has = |number: &i64| numbers.binary_search(number).is_ok();
             assert!(numbers.iter().all(|number| run.contains_key(number)), "{key}: {numbers:?}");
-            let lost: Vec<_> = run.iter().filter(|(it, known)| **known && !has(it)).collect();
-            assert!(lost.is_empty(), "{key} has lost {lost:?}");
+            let lost_writes: Vec<_> =
+                run.iter().filter(|(it, is_known)| **is_known && !has(it)).collect();
+            assert!(lost_writes.is_empty(), "{key} has lost {lost_writes:?}");
         }
     }
 }
@@ -344,13 +358,13 @@ fn home(key: i64, count: PartitionCount) -> PartitionId {
 }
 
 fn keys() -> BTreeSet<i64> {
-    let of = |writer: usize| (0..KEYS[writer]).map(move |number| key_of(writer, number));
-    (0..KEYS.len()).flat_map(of).collect()
+    let keys_of = |writer: usize| (0..KEYS[writer]).map(move |number| key_of(writer, number));
+    (0..KEYS.len()).flat_map(keys_of).collect()
 }
 
 /// Returns the writes that a document lists, after checking that its count and its last value
 /// agree.
-fn told(definition: &Definition, document: &Document) -> Vec<i64> {
+fn read_list(definition: &Definition, document: &Document) -> Vec<i64> {
     let value = |name: &str| document.value(definition.field(name).unwrap().id);
     let number = |value: &Value| match value {
         Value::Int64(number) => *number,
@@ -366,23 +380,23 @@ fn told(definition: &Definition, document: &Document) -> Vec<i64> {
 }
 
 /// Returns the writes that all written documents list, as a reader has them now.
-pub async fn seen(reader: &Reader) -> WriteLists {
+pub async fn read_lists(reader: &Reader) -> WriteLists {
     let mut lists = WriteLists::new();
     for key in keys() {
         let document = reader.get_document_with(&ReadOptions::latest(LONG), key).await.unwrap();
         let definition = reader.definition();
-        lists.extend(document.map(|document| (key, told(&definition, &document))));
+        lists.extend(document.map(|document| (key, read_list(&definition, &document))));
     }
     lists
 }
 
 /// Returns the writes that all written documents list, as the shards have them now.
-pub async fn seen_in_shards(store: &Store) -> WriteLists {
+pub async fn read_lists_in_shards(store: &Store) -> WriteLists {
     let (ordered, definition) = (store.ordered().unwrap(), store.definition());
     let mut lists = WriteLists::new();
     for key in keys() {
         let document = ordered.get(&ReadOptions::latest(LONG), key).await.unwrap();
-        lists.extend(document.map(|document| (key, told(&definition, &document))));
+        lists.extend(document.map(|document| (key, read_list(&definition, &document))));
     }
     lists
 }
@@ -395,13 +409,13 @@ pub fn is_pushed(reader: &Reader) -> bool {
 /// Asserts that a reader has all documents of the live version, and none of another one.
 pub fn assert_is_whole(reader: &Reader, is_pushed: bool) {
     let count = reader.definition().field("count").unwrap().id;
-    let (there, gone) = if is_pushed { (PUSHED, BEFORE) } else { (BEFORE, PUSHED) };
-    for key in there {
+    let (present_keys, absent_keys) = if is_pushed { (PUSHED, BEFORE) } else { (BEFORE, PUSHED) };
+    for key in present_keys {
         let document = reader.get_document(key).unwrap();
         let found = document.and_then(|document| document.value(count).cloned());
         assert_eq!(found, Some(Value::Int64(-key)), "{key}");
     }
-    for key in gone {
+    for key in absent_keys {
         assert_eq!(reader.get_document(key).unwrap(), None, "{key}");
     }
 }

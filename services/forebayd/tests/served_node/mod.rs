@@ -81,12 +81,12 @@ impl ServedNode {
     pub async fn replica(
         &self,
         store: StoreId,
-        wanted: impl Fn(&ReaderStatus) -> bool,
+        is_expected: impl Fn(&ReaderStatus) -> bool,
     ) -> ReaderStatus {
         let wait = async {
             loop {
                 let found = self.node.metrics(store).map(|metrics| metrics.replica);
-                if let Some(found) = found.filter(&wanted) {
+                if let Some(found) = found.filter(&is_expected) {
                     return found;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -102,8 +102,8 @@ impl ServedNode {
             server.abort();
             let _ = server.await;
             self.node.stop().await;
-            let closed = self.shards.all_closed().now_or_never();
-            assert!(closed.is_some(), "the stopped node has an open shard");
+            let result = self.shards.all_closed().now_or_never();
+            assert!(result.is_some(), "the stopped node has an open shard");
         }
     }
 }
@@ -114,13 +114,13 @@ impl Drop for ServedNode {
             return;
         }
         let ending = async { tokio::time::timeout(LONG, self.end()).await };
-        let ended = tokio::task::block_in_place(|| Handle::current().block_on(ending));
+        let result = tokio::task::block_in_place(|| Handle::current().block_on(ending));
         // A second panic would hide the error of the test.
-        assert!(ended.is_ok() || std::thread::panicking(), "the node does not end");
+        assert!(result.is_ok() || std::thread::panicking(), "the node does not end");
     }
 }
 
 pub fn is_caught_up(status: &ReaderStatus) -> bool {
     let mut partitions = status.partitions.iter();
-    partitions.all(|at| at.phase == Phase::Serving && at.lag_records == 0)
+    partitions.all(|it| it.phase == Phase::Serving && it.lag_records == 0)
 }

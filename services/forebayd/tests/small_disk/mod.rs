@@ -46,9 +46,9 @@ impl SmallDisk {
 
     /// Fills this many bytes, or all free space if there is less.
     pub fn fill(&self, bytes: usize) {
-        let filled = std::fs::write(self.filler(), vec![1; bytes]);
+        let result = std::fs::write(self.filler(), vec![1; bytes]);
         let is_full = |error: std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
-        assert!(filled.err().is_none_or(is_full));
+        assert!(result.err().is_none_or(is_full));
     }
 
     pub fn free(&self) {
@@ -77,11 +77,11 @@ pub fn run_again_where_mounting_is_permitted(test: &str) {
         .env(INNER, "1")
         .output()
         .unwrap_or_else(|error| panic!("the test was not run in a namespace: {error}; fix: {fix}"));
-    let [told, errors] =
+    let [stdout, errors] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    print!("{told}");
+    print!("{stdout}");
     eprint!("{errors}");
     assert!(output.status.success(), "it did not pass in a namespace of its own; fix: {fix}");
     // A name that selects no test passes, too.
-    assert!(told.contains("1 passed"), "no test has the name `{test}`; fix the name");
+    assert!(stdout.contains("1 passed"), "no test has the name `{test}`; fix the name");
 }

@@ -38,17 +38,19 @@ fn value(key: i64) -> Vec<u8> {
     (0..VALUE_BYTES / 8).flat_map(|_| entropy.next_u64().unwrap().to_le_bytes()).collect()
 }
 
-pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn eventually(description: &str, mut is_true: impl AsyncFnMut() -> bool) {
     let wait = async {
-        while !is_so().await {
+        while !is_true().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what} does not come"));
+    tokio::time::timeout(LONG, wait)
+        .await
+        .unwrap_or_else(|_| panic!("{description} does not come"));
 }
 
 /// Creates a store of one partition, whose log is trimmed directly up to its newest snapshot.
-pub async fn made(client: &Client) -> (Store, PartitionRef) {
+pub async fn create_store(client: &Client) -> (Store, PartitionRef) {
     let bytes = FieldType::BYTES;
     let mut spec = StoreSpec::documents("blobs", KeyType::Int64).partitions(1).field("blob", bytes);
     spec.options.log_retention_us = Some(0);
@@ -68,7 +70,7 @@ pub async fn put(store: &Store, keys: Range<i64>) {
 }
 
 /// Returns the number of documents in the newest snapshot's image and deltas.
-async fn held(snapshots: &PartitionSnapshots) -> u64 {
+async fn count_documents(snapshots: &PartitionSnapshots) -> u64 {
     let newest = snapshots.newest(None).await.unwrap();
     newest.map_or(0, |newest| newest.base.documents + newest.delta_documents())
 }
@@ -90,11 +92,11 @@ async fn reader_on_a_full_disk_reports_it_and_bootstraps_once_there_is_space() {
     };
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, _kept) = world.start(data.path(), Duration::from_millis(100)).await;
-    let (store, at) = made(&served.client().await).await;
+    let (node, _maintenance) = world.start(data.path(), Duration::from_millis(100)).await;
+    let (store, at) = create_store(&node.client().await).await;
     put(&store, 0..DOCUMENTS).await;
     let snapshots = world.store.partition(at);
-    let is_whole = async || held(&snapshots).await >= DOCUMENTS as u64;
+    let is_whole = async || count_documents(&snapshots).await >= DOCUMENTS as u64;
     eventually("a snapshot of all", is_whole).await;
     let is_trimmed = async || world.log.bounds(at).await.unwrap().start > Offset(0);
     eventually("a log that begins behind it", is_trimmed).await;
@@ -102,7 +104,7 @@ async fn reader_on_a_full_disk_reports_it_and_bootstraps_once_there_is_space() {
     let options = ReaderOptions::new("blobs")
         .snapshots(world.store.clone())
         .checkpoint(CheckpointOptions::new(disk.path()));
-    let reader = Reader::open(&served.address, options).await.unwrap();
+    let reader = Reader::open(&node.address, options).await.unwrap();
     eventually("a second attempt", async || {
         reader.status().partitions[0].counts.bootstraps_failed > 1
     })
@@ -137,28 +139,35 @@ async fn shard_whose_disk_fills_while_frozen_loses_nothing() {
         return run_again_where_mounting_is_permitted(test);
     };
     let world = World::new();
-    let (served, kept) = world.start(disk.path(), Duration::from_millis(100)).await;
-    let (store, at) = made(&served.client().await).await;
+    let (node, maintenance) = world.start(disk.path(), Duration::from_millis(100)).await;
+    let (store, at) = create_store(&node.client().await).await;
     put(&store, 0..DOCUMENTS).await;
     let snapshots = world.store.partition(at);
-    eventually("a snapshot of all", async || held(&snapshots).await >= DOCUMENTS as u64).await;
-    let channel = copy_endpoint(&served.address).unwrap().connect_lazy();
+    eventually("a snapshot of all", async || count_documents(&snapshots).await >= DOCUMENTS as u64)
+        .await;
+    let channel = copy_endpoint(&node.address).unwrap().connect_lazy();
     let mut frozen =
         RemoteShardExport::freeze(channel, "blobs", None, at.partition, 0).await.unwrap();
 
     disk.fill(SHARD_DISK_BYTES);
-    let failed = kept.counts().builds_failed;
+    let failed_count = maintenance.counts().builds_failed;
     put(&store, DOCUMENTS..3 * DOCUMENTS).await;
-    eventually("a build that is refused", async || kept.counts().builds_failed > failed).await;
+    eventually("a build that is refused", async || {
+        maintenance.counts().builds_failed > failed_count
+    })
+    .await;
     assert_eq!(documents(&mut frozen).await, DOCUMENTS as u64);
-    assert!(held(&snapshots).await < 3 * DOCUMENTS as u64);
-    assert_holds(&reader_of("blobs", &served.address, &world.store).await, 0..3 * DOCUMENTS);
+    assert!(count_documents(&snapshots).await < 3 * DOCUMENTS as u64);
+    assert_holds(&reader_of("blobs", &node.address, &world.store).await, 0..3 * DOCUMENTS);
 
     disk.free();
-    eventually("a snapshot of all", async || held(&snapshots).await >= 3 * DOCUMENTS as u64).await;
+    eventually("a snapshot of all", async || {
+        count_documents(&snapshots).await >= 3 * DOCUMENTS as u64
+    })
+    .await;
     assert_eq!(documents(&mut frozen).await, DOCUMENTS as u64, "it was opened again meanwhile");
     frozen.end().await;
-    assert_holds(&reader_of("blobs", &served.address, &world.store).await, 0..3 * DOCUMENTS);
+    assert_holds(&reader_of("blobs", &node.address, &world.store).await, 0..3 * DOCUMENTS);
 }
 
 /// Returns all files below a folder.
@@ -183,22 +192,25 @@ impl OnDisk {
         let folders = ["snapshots", "backups"].map(|name| disk.path().join(name));
         folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
         let urls = folders.each_ref().map(|folder| format!("file://{}", folder.display()));
-        let own = ["--data-dir", data.path().to_str().unwrap(), "--durability", "buffered"];
-        let to = ["--snapshots", &urls[0], "--snapshot-interval", "1s", "--backups", &urls[1]];
-        let node = Daemon::start(&[&own[..], &to].concat(), "127.0.0.1:0");
+        let data_arguments =
+            ["--data-dir", data.path().to_str().unwrap(), "--durability", "buffered"];
+        let snapshot_arguments =
+            ["--snapshots", &urls[0], "--snapshot-interval", "1s", "--backups", &urls[1]];
+        let node =
+            Daemon::start(&[&data_arguments[..], &snapshot_arguments].concat(), "127.0.0.1:0");
         let stores = urls.map(|url| SnapshotStore::open(&url).unwrap());
         Self { node, folders, stores, _data: data }
     }
 
     /// Runs a command about the store; returns its output.
-    fn ask(&self, command: &[&str], more: &[&str]) -> Output {
-        let mut asking = Command::new(FOREBAYD);
-        asking.args(command).args(["--node", &self.node.address, "--store", "blobs"]);
-        asking.args(more).stdin(Stdio::null()).output().unwrap()
+    fn ask(&self, command: &[&str], arguments: &[&str]) -> Output {
+        let mut process = Command::new(FOREBAYD);
+        process.args(command).args(["--node", &self.node.address, "--store", "blobs"]);
+        process.args(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
-    fn done(&self, command: &[&str], more: &[&str]) -> String {
-        let output = self.ask(command, more);
+    fn run(&self, command: &[&str], arguments: &[&str]) -> String {
+        let output = self.ask(command, arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -206,21 +218,22 @@ impl OnDisk {
     /// Returns whether both folders hold exactly the chunks of complete, published snapshots.
     async fn is_tidy(&self, at: PartitionRef) -> bool {
         for (store, folder) in self.stores.iter().zip(&self.folders) {
-            let (snapshots, mut named) = (store.partition(at), Vec::new());
-            for listed in snapshots.list().await.unwrap() {
-                let manifest = snapshots.read(listed.name).await.unwrap();
-                named.extend(manifest.chunks().copied());
+            let (snapshots, mut chunks) = (store.partition(at), Vec::new());
+            for snapshot in snapshots.list().await.unwrap() {
+                let manifest = snapshots.read(snapshot.name).await.unwrap();
+                chunks.extend(manifest.chunks().copied());
             }
             for backup in store.backups("blobs").await.unwrap() {
-                named.extend(backup.partitions[0].log.iter().map(|segment| segment.chunk));
+                chunks.extend(backup.partitions[0].log.iter().map(|segment| segment.chunk));
             }
-            snapshots.read_back(named.clone()).await.unwrap();
+            snapshots.read_back(chunks.clone()).await.unwrap();
             let name = |chunk: &ChunkId| format!("{}-{:016x}", chunk.hash, chunk.written_by);
-            let named: BTreeSet<_> = named.iter().map(name).collect();
-            let stored = files(&folder.join(format!("{:016x}", at.store.0)));
-            let stored = stored.iter().filter(|path| path.parent().unwrap().ends_with("chunks"));
+            let chunks: BTreeSet<_> = chunks.iter().map(name).collect();
+            let stored_files = files(&folder.join(format!("{:016x}", at.store.0)));
+            let stored_files =
+                stored_files.iter().filter(|path| path.parent().unwrap().ends_with("chunks"));
             let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-            if stored.map(name).collect::<BTreeSet<_>>() != named {
+            if stored_files.map(name).collect::<BTreeSet<_>>() != chunks {
                 return false;
             }
         }
@@ -228,8 +241,8 @@ impl OnDisk {
     }
 }
 
-fn is_full(told: &str) -> bool {
-    told.contains("LimitExceeded") && told.contains("make room")
+fn is_full(message: &str) -> bool {
+    message.contains("LimitExceeded") && message.contains("make room")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,19 +253,20 @@ async fn node_starts_with_a_full_store_and_builds_once_there_is_space() {
     };
     let data = tempfile::tempdir().unwrap();
     let url = format!("file://{}", disk.path().join("snapshots").display());
-    let own = ["--data-dir", data.path().to_str().unwrap(), "--durability", "buffered"];
-    let to = ["--snapshots", &url, "--snapshot-interval", "1s"];
-    let node = Daemon::start(&[&own[..], &to].concat(), "127.0.0.1:0");
-    let said = node.said();
+    let data_arguments = ["--data-dir", data.path().to_str().unwrap(), "--durability", "buffered"];
+    let snapshot_arguments = ["--snapshots", &url, "--snapshot-interval", "1s"];
+    let node = Daemon::start(&[&data_arguments[..], &snapshot_arguments].concat(), "127.0.0.1:0");
+    let log = node.read_log();
     let is_told = |line: &str| line.contains("folder not usable yet") && is_full(line);
-    assert!(said.lines().any(is_told), "{said}");
+    assert!(log.lines().any(is_told), "{log}");
     let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
-    let (store, at) = made(&client).await;
+    let (store, at) = create_store(&client).await;
     put(&store, 0..DOCUMENTS / 10).await;
 
     disk.make_room();
     let snapshots = SnapshotStore::open(&url).unwrap().partition(at);
-    eventually("a snapshot", async || held(&snapshots).await >= DOCUMENTS as u64 / 10).await;
+    eventually("a snapshot", async || count_documents(&snapshots).await >= DOCUMENTS as u64 / 10)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -265,39 +279,40 @@ async fn store_on_a_full_disk_refuses_builds_whole_and_accepts_them_later() {
     let on_disk = OnDisk::start(&disk);
     let address = &on_disk.node.address;
     let client = Client::connect(address, ClientOptions::default()).await.unwrap();
-    let (store, at) = made(&client).await;
+    let (store, at) = create_store(&client).await;
     put(&store, 0..DOCUMENTS / 2).await;
     let snapshots = on_disk.stores[0].partition(at);
-    let first = async || held(&snapshots).await >= DOCUMENTS as u64 / 2;
+    let first = async || count_documents(&snapshots).await >= DOCUMENTS as u64 / 2;
     eventually("a first snapshot", first).await;
-    let taken = on_disk.done(&["backup", "take"], &[]);
-    let used: u64 = files(disk.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
-    disk.fill(OBJECTS_DISK_BYTES - ROOM_BYTES - used as usize);
+    let backup_output = on_disk.run(&["backup", "take"], &[]);
+    let used_bytes: u64 =
+        files(disk.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
+    disk.fill(OBJECTS_DISK_BYTES - ROOM_BYTES - used_bytes as usize);
 
     put(&store, DOCUMENTS / 2..2 * DOCUMENTS).await;
     let is_told = async || {
-        let said = on_disk.node.said();
-        said.lines().any(|line| line.contains("snapshot build failed") && is_full(line))
+        let log = on_disk.node.read_log();
+        log.lines().any(|line| line.contains("snapshot build failed") && is_full(line))
     };
     eventually("a build that is refused", is_told).await;
-    let refused = on_disk.ask(&["backup", "take"], &[]);
-    let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && is_full(&told), "{told}");
-    assert_eq!(on_disk.done(&["backup", "list"], &[]).lines().count(), 1);
+    let output = on_disk.ask(&["backup", "take"], &[]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && is_full(&stderr), "{stderr}");
+    assert_eq!(on_disk.run(&["backup", "list"], &[]).lines().count(), 1);
     eventually("nothing but what counts", async || on_disk.is_tidy(at).await).await;
-    assert!(held(&snapshots).await < 2 * DOCUMENTS as u64);
+    assert!(count_documents(&snapshots).await < 2 * DOCUMENTS as u64);
     assert_holds(&reader_of("blobs", address, &on_disk.stores[0]).await, 0..2 * DOCUMENTS);
 
     disk.free();
-    let all = async || held(&snapshots).await >= 2 * DOCUMENTS as u64;
+    let all = async || count_documents(&snapshots).await >= 2 * DOCUMENTS as u64;
     eventually("a snapshot of all", all).await;
-    on_disk.done(&["backup", "take"], &[]);
+    on_disk.run(&["backup", "take"], &[]);
     eventually("nothing but what counts", async || on_disk.is_tidy(at).await).await;
-    let first = taken.split_whitespace().nth(1).unwrap();
+    let first = backup_output.split_whitespace().nth(1).unwrap();
     for (name, backup, documents) in
         [("first", &["--backup", first][..], DOCUMENTS / 2), ("newest", &[], 2 * DOCUMENTS)]
     {
-        on_disk.done(&["restore"], &[&["--to", name], backup].concat());
+        on_disk.run(&["restore"], &[&["--to", name], backup].concat());
         assert_holds(&reader_of(name, address, &on_disk.stores[0]).await, 0..documents);
     }
 }

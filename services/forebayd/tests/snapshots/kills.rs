@@ -24,16 +24,16 @@ fn start(data: &Path, snapshots: &str, listen: &str) -> Daemon {
 fn chunks(folder: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let entries = entries.flatten().map(|entry| entry.path());
-    let of = |path: std::path::PathBuf| match path.is_dir() {
+    let count = |path: std::path::PathBuf| match path.is_dir() {
         true => chunks(&path),
         false => usize::from(path.parent().is_some_and(|folder| folder.ends_with("chunks"))),
     };
-    entries.map(of).sum()
+    entries.map(count).sum()
 }
 
-async fn stored(folder: &Path, wanted: usize) {
+async fn await_chunks(folder: &Path, count: usize) {
     let wait = async {
-        while chunks(folder) < wanted {
+        while chunks(folder) < count {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
@@ -51,7 +51,7 @@ async fn killed_builder_leaves_valid_snapshots_and_the_next_builder_succeeds() {
     let mut token = write(&store, &mut expected, 0..DOCUMENTS, 0).await;
     for round in 1..=6 {
         // The kill falls in the middle of the next build, at an arbitrary point.
-        stored(folder.path(), chunks(folder.path()) + round % 3 + 1).await;
+        await_chunks(folder.path(), chunks(folder.path()) + round % 3 + 1).await;
         let address = node.kill();
         node = start(data.path(), &url, &address);
         let keys = DOCUMENTS / 10 * round as i64;
@@ -59,6 +59,6 @@ async fn killed_builder_leaves_valid_snapshots_and_the_next_builder_succeeds() {
     }
     let snapshots = SnapshotStore::open(&url).unwrap();
     crate::snapshots(&snapshots, &store, |_| true).await;
-    let begun = reader(&node.address, &snapshots, &token).await;
-    assert_holds(&begun, &expected, 0..DOCUMENTS + 2_000);
+    let new_reader = reader(&node.address, &snapshots, &token).await;
+    assert_holds(&new_reader, &expected, 0..DOCUMENTS + 2_000);
 }

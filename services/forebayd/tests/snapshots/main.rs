@@ -39,7 +39,7 @@ fn options(every: Duration) -> SnapshotOptions {
     SnapshotOptions { collect_interval: every, ..SnapshotOptions::new(every, 3).unwrap() }
 }
 
-async fn trimmed(log: &Arc<dyn ChangeLog>, store: &Store) {
+async fn await_trim(log: &Arc<dyn ChangeLog>, store: &Store) {
     let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
     let wait = async {
         while log.bounds(at).await.unwrap().start == Offset(0) {
@@ -64,18 +64,18 @@ impl World {
 
     /// Starts a node with shards in this folder, and its snapshot service.
     async fn start(&self, data: &std::path::Path, every: Duration) -> (ServedNode, Snapshots) {
-        let served = ServedNode::start_with(&self.log, data, Some(self.store.clone())).await;
-        let kept = maintain(&served, options(every));
-        (served, kept)
+        let node = ServedNode::start_with(&self.log, data, Some(self.store.clone())).await;
+        let maintenance = maintain(&node, options(every));
+        (node, maintenance)
     }
 }
 
 /// Starts the snapshot service of a node.
-fn maintain(served: &ServedNode, options: SnapshotOptions) -> Snapshots {
-    Snapshots::maintain(served.node.snapshot_parts(&served.address, options).unwrap())
+fn maintain(node: &ServedNode, options: SnapshotOptions) -> Snapshots {
+    Snapshots::maintain(node.node.snapshot_parts(&node.address, options).unwrap())
 }
 
-async fn made(client: &Client) -> Store {
+async fn create_store(client: &Client) -> Store {
     client.create_store(&spec()).await.unwrap()
 }
 
@@ -110,36 +110,36 @@ async fn write_deltas(
 async fn readers_and_shards_load_snapshots_if_the_log_is_trimmed() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (mut served, kept) = world.start(data.path(), Duration::from_millis(100)).await;
-    let store = made(&served.client().await).await;
+    let (mut node, maintenance) = world.start(data.path(), Duration::from_millis(100)).await;
+    let store = create_store(&node.client().await).await;
     let mut expected = ExpectedDocuments::new();
     write(&store, &mut expected, 0..6_000, 0).await;
     let first = snapshots(&world.store, &store, |newest| newest.base.documents > 2_000).await;
     let places: Vec<_> = first.iter().map(|manifest| manifest.progress.offset_applied).collect();
     let token = write_deltas(&world, &store, &mut expected, &places).await;
-    trimmed(&world.log, &store).await;
-    let begun = reader(&served.address, &world.store, &token).await;
-    assert_holds(&begun, &expected, 0..6_100);
-    let counts = begun.status().partitions.iter().map(|at| at.counts.bootstraps).sum::<u64>();
+    await_trim(&world.log, &store).await;
+    let new_reader = reader(&node.address, &world.store, &token).await;
+    assert_holds(&new_reader, &expected, 0..6_100);
+    let counts = new_reader.status().partitions.iter().map(|at| at.counts.bootstraps).sum::<u64>();
     // The reader bootstraps again, because the log was trimmed beyond its first snapshot.
     assert!(counts >= u64::from(PARTITIONS), "{counts}");
 
     // A reader without access to the snapshots bootstraps from the shards.
-    let bare = Reader::open(&served.address, ReaderOptions::new("users")).await.unwrap();
-    bare.await_ready(LONG).await.unwrap();
-    bare.await_token(&token, LONG).await.unwrap();
-    assert_holds(&bare, &expected, 0..6_100);
-    drop(bare);
+    let bare_reader = Reader::open(&node.address, ReaderOptions::new("users")).await.unwrap();
+    bare_reader.await_ready(LONG).await.unwrap();
+    bare_reader.await_token(&token, LONG).await.unwrap();
+    assert_holds(&bare_reader, &expected, 0..6_100);
+    drop(bare_reader);
 
     // The shards are lost with their disk.
-    kept.stop().await;
-    served.end().await;
-    drop((served, begun));
+    maintenance.stop().await;
+    node.end().await;
+    drop((node, new_reader));
     let other = tempfile::tempdir().unwrap();
-    let (served, _kept) = world.start(other.path(), Duration::from_secs(3_600)).await;
-    let replica = served.replica(store.definition().store, is_caught_up).await;
+    let (node, _maintenance) = world.start(other.path(), Duration::from_secs(3_600)).await;
+    let replica = node.replica(store.definition().store, is_caught_up).await;
     assert!(replica.partitions.iter().all(|at| at.counts.bootstraps == 1), "{replica:?}");
-    let store = served.client().await.store("users").await.unwrap();
+    let store = node.client().await.store("users").await.unwrap();
     let ordered = store.ordered().unwrap();
     let field = store.definition().field("age").unwrap().id;
     for key in 0..6_100 {
@@ -149,15 +149,15 @@ async fn readers_and_shards_load_snapshots_if_the_log_is_trimmed() {
     }
     // The node continues from there.
     let token = write(&store, &mut expected, 5_900..6_200, 7).await;
-    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..6_200);
+    assert_holds(&reader(&node.address, &world.store, &token).await, &expected, 0..6_200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deltas_are_folded_into_an_image_and_expired_snapshots_are_removed() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, kept) = world.start(data.path(), Duration::from_millis(50)).await;
-    let store = made(&served.client().await).await;
+    let (node, maintenance) = world.start(data.path(), Duration::from_millis(50)).await;
+    let store = create_store(&node.client().await).await;
     let mut expected = ExpectedDocuments::new();
     write(&store, &mut expected, 0..2_000, 0).await;
     let first = snapshots(&world.store, &store, |newest| newest.base.documents > 900).await;
@@ -172,46 +172,48 @@ async fn deltas_are_folded_into_an_image_and_expired_snapshots_are_removed() {
     })
     .await;
     // Wait until all snapshots of the first image have expired.
-    let expired = kept.counts().snapshots_expired;
+    let expired_count = maintenance.counts().snapshots_expired;
     let wait = async {
-        while kept.counts().snapshots_expired < expired + 10 {
+        while maintenance.counts().snapshots_expired < expired_count + 10 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(LONG, wait).await.expect("none expires");
-    assert_eq!(kept.counts().chunks_removed, 0, "behind the grace alone");
+    assert_eq!(maintenance.counts().chunks_removed, 0, "behind the grace alone");
     world.objects.pass(Duration::from_secs(25 * 3_600));
     let wait = async {
-        while kept.counts().chunks_removed == 0 || kept.counts().snapshots_removed == 0 {
+        while maintenance.counts().chunks_removed == 0
+            || maintenance.counts().snapshots_removed == 0
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let gone = tokio::time::timeout(LONG, wait).await;
-    gone.unwrap_or_else(|_| panic!("nothing goes: {:?}", kept.counts()));
+    let result = tokio::time::timeout(LONG, wait).await;
+    result.unwrap_or_else(|_| panic!("nothing goes: {:?}", maintenance.counts()));
     let token = write(&store, &mut expected, 0..100, 77).await;
-    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..2_100);
+    assert_holds(&reader(&node.address, &world.store, &token).await, &expected, 0..2_100);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_maintenance_requests_nothing_more() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
-    let (served, kept) = world.start(data.path(), Duration::from_millis(10)).await;
-    let store = made(&served.client().await).await;
+    let (node, maintenance) = world.start(data.path(), Duration::from_millis(10)).await;
+    let store = create_store(&node.client().await).await;
     let mut expected = ExpectedDocuments::new();
     write(&store, &mut expected, 0..3_000, 0).await;
     snapshots(&world.store, &store, |_| true).await;
     // The stop interrupts builds.
     write(&store, &mut expected, 0..3_000, 1).await;
-    kept.stop().await;
-    let built = kept.counts().snapshots_built;
+    maintenance.stop().await;
+    let built_count = maintenance.counts().snapshots_built;
     write(&store, &mut expected, 0..100, 2).await;
     let calls = world.objects.calls();
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(world.objects.calls(), calls);
-    assert_eq!(kept.counts().snapshots_built, built);
+    assert_eq!(maintenance.counts().snapshots_built, built_count);
     // A second stop has nothing to end.
-    kept.stop().await;
+    maintenance.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -226,8 +228,8 @@ async fn failing_object_store_costs_only_builds() {
         })
     })));
     let data = tempfile::tempdir().unwrap();
-    let (served, kept) = world.start(data.path(), Duration::from_millis(20)).await;
-    let store = made(&served.client().await).await;
+    let (node, maintenance) = world.start(data.path(), Duration::from_millis(20)).await;
+    let store = create_store(&node.client().await).await;
     let mut expected = ExpectedDocuments::new();
     let mut token = write(&store, &mut expected, 0..3_000, 0).await;
     for round in 1..20 {
@@ -235,11 +237,11 @@ async fn failing_object_store_costs_only_builds() {
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
     let wait = async {
-        while kept.counts().snapshots_built < 6 || kept.counts().builds_failed < 3 {
+        while maintenance.counts().snapshots_built < 6 || maintenance.counts().builds_failed < 3 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{:?}", kept.counts()));
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{:?}", maintenance.counts()));
     // The reader meets the same faults.
-    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..3_100);
+    assert_holds(&reader(&node.address, &world.store, &token).await, &expected, 0..3_100);
 }

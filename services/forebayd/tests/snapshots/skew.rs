@@ -12,7 +12,7 @@ use forebay_snapshot::Manifest;
 
 use crate::served_node::{ServedNode, is_caught_up};
 use crate::users::{ExpectedDocuments, partitions, snapshots, write};
-use crate::{World, made, maintain, options};
+use crate::{World, create_store, maintain, options};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const KEYS: i64 = 2_000;
@@ -26,13 +26,13 @@ async fn clock_jumps_cost_no_valid_snapshot_and_no_written_document() {
     let world = World { log: Arc::new(MemoryLog::new(clock.clone())), ..World::new() };
     let start = async |data: &std::path::Path| {
         let store = Some(world.store.clone());
-        let served = ServedNode::start_at(&world.log, data, store, clock.clone()).await;
-        let kept = maintain(&served, options(HOUR / 72_000));
-        (served, kept)
+        let node = ServedNode::start_at(&world.log, data, store, clock.clone()).await;
+        let maintenance = maintain(&node, options(HOUR / 72_000));
+        (node, maintenance)
     };
     let data = tempfile::tempdir().unwrap();
-    let (mut served, kept) = start(data.path()).await;
-    let store = made(&served.client().await).await;
+    let (mut node, maintenance) = start(data.path()).await;
+    let store = create_store(&node.client().await).await;
     let mut expected = ExpectedDocuments::new();
     write(&store, &mut expected, 0..KEYS, 0).await;
     let mut before = snapshots(&world.store, &store, |newest| newest.base.documents > 900).await;
@@ -44,31 +44,34 @@ async fn clock_jumps_cost_no_valid_snapshot_and_no_written_document() {
         }
         clock.advance_micros(i64::from(of_log) * HOUR.as_micros() as i64);
         write(&store, &mut expected, 150 * round..150 * round + 400, 10_000 * round).await;
-        let ends: Vec<_> = before.iter().map(|at| at.progress.offset_applied).collect();
+        let ends: Vec<_> = before.iter().map(|it| it.progress.offset_applied).collect();
         let is_later =
             |found: &Manifest| found.progress.offset_applied > ends[found.at.partition.0 as usize];
         before = snapshots(&world.store, &store, is_later).await;
         for at in partitions(&store) {
-            let of = world.store.partition(at);
-            let newest = of.newest(None).await.unwrap().unwrap();
+            let partition_snapshots = world.store.partition(at);
+            let newest = partition_snapshots.newest(None).await.unwrap().unwrap();
             for chunk in newest.chunks() {
-                of.chunk(*chunk).await.unwrap_or_else(|error| panic!("{round}: {error}"));
+                partition_snapshots
+                    .chunk(*chunk)
+                    .await
+                    .unwrap_or_else(|error| panic!("{round}: {error}"));
             }
             let bounds = world.log.bounds(at).await.unwrap();
             assert!(bounds.start <= newest.progress.offset_applied, "round {round}");
         }
     }
-    assert!(kept.counts().chunks_removed > 0, "{:?}", kept.counts());
+    assert!(maintenance.counts().chunks_removed > 0, "{:?}", maintenance.counts());
 
     // Only the snapshots and the logs after them remain.
-    kept.stop().await;
-    served.end().await;
-    drop(served);
+    maintenance.stop().await;
+    node.end().await;
+    drop(node);
     let other = tempfile::tempdir().unwrap();
-    let (served, _kept) = start(other.path()).await;
-    let replica = served.replica(store.definition().store, is_caught_up).await;
-    assert!(replica.partitions.iter().all(|at| at.counts.bootstraps == 1), "{replica:?}");
-    let ordered = served.client().await.store("users").await.unwrap().ordered().unwrap();
+    let (node, _maintenance) = start(other.path()).await;
+    let replica = node.replica(store.definition().store, is_caught_up).await;
+    assert!(replica.partitions.iter().all(|it| it.counts.bootstraps == 1), "{replica:?}");
+    let ordered = node.client().await.store("users").await.unwrap().ordered().unwrap();
     let field = store.definition().field("age").unwrap().id;
     for key in 0..KEYS {
         let found = ordered.get(&ReadOptions::local(), key).await.unwrap();

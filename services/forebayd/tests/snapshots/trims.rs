@@ -20,7 +20,7 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 
 use crate::users::{ExpectedDocuments, LONG, assert_holds, partitions, reader, snapshots, write};
-use crate::{World, made, maintain, options, trimmed};
+use crate::{World, await_trim, create_store, maintain, options};
 
 const SEED: u64 = 11;
 const SNAPSHOT_SERVICES: usize = 3;
@@ -33,7 +33,7 @@ struct WatchedLog {
     objects: Arc<TestObjects>,
     trims: AtomicU64,
     /// Trims without a covering snapshot.
-    bare: Mutex<Vec<String>>,
+    uncovered_trims: Mutex<Vec<String>>,
 }
 
 impl WatchedLog {
@@ -42,8 +42,8 @@ impl WatchedLog {
     async fn is_covered(&self, at: PartitionRef, before: Offset) -> bool {
         let folder = format!("snapshots/{:016x}/{:04}", at.store.0, at.partition.0);
         let names = self.objects.names().await;
-        for verified in names.iter().filter(|name| name.starts_with(&format!("{folder}/"))) {
-            let Some(stem) = verified.strip_suffix(".verified") else { continue };
+        for mark in names.iter().filter(|name| name.starts_with(&format!("{folder}/"))) {
+            let Some(stem) = mark.strip_suffix(".verified") else { continue };
             let name = stem.rsplit('/').next().unwrap().parse::<SnapshotName>().unwrap();
             if name.offset_applied <= before || names.contains(&format!("{stem}.expired")) {
                 continue;
@@ -87,7 +87,7 @@ impl ChangeLog for WatchedLog {
 
     async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
         if !self.is_covered(at, before).await {
-            self.bare.lock().push(format!("{at} before {before}"));
+            self.uncovered_trims.lock().push(format!("{at} before {before}"));
         }
         self.trims.fetch_add(1, Ordering::Relaxed);
         self.log.trim(at, before).await
@@ -111,69 +111,66 @@ fn fault_of(path: &str, dice: &mut SeededRng) -> Option<ObjectFault> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_trims_never_pass_the_verified_snapshots() {
     let world = World::new();
-    let watched = Arc::new(WatchedLog {
+    let watched_log = Arc::new(WatchedLog {
         log: MemoryLog::new(Arc::new(SystemClock)),
         objects: Arc::clone(&world.objects),
         trims: AtomicU64::new(0),
-        bare: Mutex::default(),
+        uncovered_trims: Mutex::default(),
     });
-    let world = World { log: watched.clone(), ..world };
+    let world = World { log: watched_log.clone(), ..world };
     let dice = Mutex::new(SeededRng::new(SEED));
     let decide = move |path: &str, _| fault_of(path, &mut dice.lock());
     world.objects.decide(Some(Arc::new(decide)));
     let data = tempfile::tempdir().unwrap();
     let every = Duration::from_millis(20);
-    let (served, _kept) = world.start(data.path(), every).await;
-    let more = (1..SNAPSHOT_SERVICES).map(|number| {
+    let (node, _maintenance) = world.start(data.path(), every).await;
+    let services = (1..SNAPSHOT_SERVICES).map(|number| {
         let every = every + Duration::from_millis(7 * number as u64);
-        maintain(&served, options(every))
+        maintain(&node, options(every))
     });
-    let _more: Vec<_> = more.collect();
-    let store = made(&served.client().await).await;
+    let _services: Vec<_> = services.collect();
+    let store = create_store(&node.client().await).await;
     let mut expected = ExpectedDocuments::new();
     let mut token = write(&store, &mut expected, 0..DOCUMENTS, 0).await;
-    let trimmed = async {
+    let wait = async {
         for round in 1.. {
             let first = 37 * round % DOCUMENTS;
             token = write(&store, &mut expected, first..first + 50, 100 * round).await;
-            let trims = watched.trims.load(Ordering::Relaxed);
-            if trims >= TRIMS || !watched.bare.lock().is_empty() {
+            let trims = watched_log.trims.load(Ordering::Relaxed);
+            if trims >= TRIMS || !watched_log.uncovered_trims.lock().is_empty() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(LONG, trimmed).await.expect("the log is not trimmed so often");
-    assert_eq!(*watched.bare.lock(), Vec::<String>::new(), "seed {SEED}");
+    tokio::time::timeout(LONG, wait).await.expect("the log is not trimmed so often");
+    assert_eq!(*watched_log.uncovered_trims.lock(), Vec::<String>::new(), "seed {SEED}");
     // A new reader has only the log and the newest snapshot.
     world.objects.decide(None);
-    assert_holds(
-        &reader(&served.address, &world.store, &token).await,
-        &expected,
-        0..DOCUMENTS + 50,
-    );
+    assert_holds(&reader(&node.address, &world.store, &token).await, &expected, 0..DOCUMENTS + 50);
 }
 
 /// Adds removed snapshots that are newer than all others to a listing.
-fn with_those_gone(mut listed: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
-    let named = |object: &ObjectMeta| {
+fn with_those_gone(mut objects: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
+    let parse_snapshot = |object: &ObjectMeta| {
         let stem = object.location.as_ref().strip_suffix(".verified")?.to_owned();
         let (folder, name) = stem.rsplit_once('/')?;
         Some((name.parse::<SnapshotName>().ok()?, folder.to_owned(), object.clone()))
     };
-    let Some((newest, folder, object)) = listed.iter().filter_map(named).max_by_key(|it| it.0)
+    let Some((newest, folder, object)) =
+        objects.iter().filter_map(parse_snapshot).max_by_key(|it| it.0)
     else {
-        return listed;
+        return objects;
     };
     for id in 0..SNAPSHOT_SERVICES as u64 {
         let offset_applied = Offset(newest.offset_applied.0 + 1_000_000);
-        let gone = SnapshotName { offset_applied, id, ..newest };
+        let removed_name = SnapshotName { offset_applied, id, ..newest };
         for kind in ["manifest", "verified"] {
-            let location = Path::from(format!("{folder}/{gone}.{kind}"));
-            listed.push(ObjectMeta { location, ..object.clone() });
+            let location = Path::from(format!("{folder}/{removed_name}.{kind}"));
+            objects.push(ObjectMeta { location, ..object.clone() });
         }
     }
-    listed
+    objects
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,25 +178,25 @@ async fn list_with_deleted_names_delays_no_trim_and_the_last_snapshot_remains() 
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     world.objects.edit_lists(Some(Arc::new(with_those_gone)));
-    let (served, kept) = world.start(data.path(), Duration::from_millis(20)).await;
-    let store = made(&served.client().await).await;
+    let (node, maintenance) = world.start(data.path(), Duration::from_millis(20)).await;
+    let store = create_store(&node.client().await).await;
     let mut expected = ExpectedDocuments::new();
     let mut token = write(&store, &mut expected, 0..DOCUMENTS, 0).await;
     snapshots(&world.store, &store, |newest| newest.base.documents > 700).await;
-    let expired = async {
+    let wait = async {
         for round in 1.. {
             token = write(&store, &mut expected, 0..20, round).await;
             for at in partitions(&store) {
                 let newest = world.store.partition(at).newest(None).await;
                 assert!(newest.unwrap().is_some(), "the last one is let go");
             }
-            if kept.counts().snapshots_expired > 8 {
+            if maintenance.counts().snapshots_expired > 8 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, expired).await.expect("older ones stay");
-    trimmed(&world.log, &store).await;
-    assert_holds(&reader(&served.address, &world.store, &token).await, &expected, 0..DOCUMENTS);
+    tokio::time::timeout(LONG, wait).await.expect("older ones stay");
+    await_trim(&world.log, &store).await;
+    assert_holds(&reader(&node.address, &world.store, &token).await, &expected, 0..DOCUMENTS);
 }

@@ -48,9 +48,9 @@ pub async fn write(
                 expected.insert(*key, *key + add);
             }
         }
-        let written = batch.send().await.unwrap();
-        assert!(written.results.iter().all(Result::is_ok));
-        all.merge(&written.token).unwrap();
+        let outcome = batch.send().await.unwrap();
+        assert!(outcome.results.iter().all(Result::is_ok));
+        all.merge(&outcome.token).unwrap();
     }
     all
 }
@@ -80,23 +80,23 @@ pub fn assert_holds(reader: &Reader, expected: &ExpectedDocuments, keys: Range<i
     }
 }
 
-pub fn partitions(of: &Store) -> impl Iterator<Item = PartitionRef> + use<> {
-    let store = of.definition().store;
+pub fn partitions(store: &Store) -> impl Iterator<Item = PartitionRef> + use<> {
+    let store = store.definition().store;
     (0..PARTITIONS).map(move |number| PartitionRef { store, partition: PartitionId(number) })
 }
 
 /// Returns the newest snapshot of each partition, once it is as wanted.
 pub async fn snapshots(
-    store: &SnapshotStore,
-    of: &Store,
-    wanted: impl Fn(&Manifest) -> bool,
+    snapshots: &SnapshotStore,
+    store: &Store,
+    is_expected: impl Fn(&Manifest) -> bool,
 ) -> Vec<Manifest> {
     let mut found = Vec::new();
-    for at in partitions(of) {
+    for at in partitions(store) {
         let wait = async {
             loop {
-                if let Ok(Some(newest)) = store.partition(at).newest(None).await
-                    && wanted(&newest)
+                if let Ok(Some(newest)) = snapshots.partition(at).newest(None).await
+                    && is_expected(&newest)
                 {
                     return newest;
                 }

@@ -76,11 +76,11 @@ impl World {
     }
 
     /// Takes a snapshot of each partition's current state.
-    async fn snapshot(&self, served: &ServedNode, store: &Store) {
-        served.replica(store.definition().store, is_caught_up).await;
+    async fn snapshot(&self, node: &ServedNode, store: &Store) {
+        node.replica(store.definition().store, is_caught_up).await;
         let options = SnapshotOptions::new(LONG, 3).unwrap();
-        let parts = served.node.snapshot_parts(&served.address, options).unwrap();
-        let kept = Snapshots::maintain(parts);
+        let parts = node.node.snapshot_parts(&node.address, options).unwrap();
+        let maintenance = Snapshots::maintain(parts);
         for partition in 0..PARTITIONS {
             let at =
                 PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
@@ -91,7 +91,7 @@ impl World {
             };
             tokio::time::timeout(LONG, wait).await.expect("no snapshot is made");
         }
-        kept.stop().await;
+        maintenance.stop().await;
     }
 
     async fn compared_store(&self) -> ComparedStore {
@@ -118,18 +118,19 @@ impl ComparedStore {
         self.definitions.last().unwrap()
     }
 
-    async fn shard(&self, served: &ServedNode, partition: u32) -> Box<dyn VerifiedCopy> {
+    async fn shard(&self, node: &ServedNode, partition: u32) -> Box<dyn VerifiedCopy> {
         let (newest, partition) = (self.newest(), PartitionId(partition));
-        let way = way(&served.address);
+        let way = way(&node.address);
         Box::new(ShardCopy::freeze(way, newest, newest.store, partition).await.unwrap())
     }
 
     async fn snapshot(&self, world: &World, partition: u32) -> Box<dyn VerifiedCopy> {
         let at = PartitionRef { store: self.newest().store, partition: PartitionId(partition) };
-        let from = world.snapshots.partition(at);
-        let manifest = from.newest(None).await.unwrap().unwrap();
+        let snapshots = world.snapshots.partition(at);
+        let manifest = snapshots.newest(None).await.unwrap().unwrap();
         let (definitions, scratch) = (&self.definitions, world.folder.path());
-        let past = PointInTimePartition::begin(&from, &manifest, definitions, scratch, 64 << 20);
+        let past =
+            PointInTimePartition::begin(&snapshots, &manifest, definitions, scratch, 64 << 20);
         Box::new(OfflineCopy::of_snapshot(past.await.unwrap()))
     }
 
@@ -143,9 +144,9 @@ impl ComparedStore {
         mut first: Box<dyn VerifiedCopy>,
         mut second: Box<dyn VerifiedCopy>,
     ) -> forebay_core::Result<Verification> {
-        let verified = verify(&mut *first, &mut *second, &self.log).await;
+        let verification = verify(&mut *first, &mut *second, &self.log).await;
         tokio::join!(first.end(), second.end());
-        verified
+        verification
     }
 
     async fn assert_same(
@@ -153,10 +154,10 @@ impl ComparedStore {
         first: Box<dyn VerifiedCopy>,
         second: Box<dyn VerifiedCopy>,
     ) -> Verification {
-        let verified = self.compare(first, second).await.unwrap();
-        assert!(verified.is_same(), "{verified:?}");
-        assert_eq!(verified.documents.0, verified.documents.1);
-        verified
+        let verification = self.compare(first, second).await.unwrap();
+        assert!(verification.is_same(), "{verification:?}");
+        assert_eq!(verification.documents.0, verification.documents.1);
+        verification
     }
 }
 
@@ -164,7 +165,7 @@ fn way(address: &str) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
 }
 
-fn of(reader: &Reader, partition: u32) -> Box<dyn VerifiedCopy> {
+fn reader_copy(reader: &Reader, partition: u32) -> Box<dyn VerifiedCopy> {
     Box::new(ReaderCopy::new((**reader).clone(), PartitionId(partition), LONG))
 }
 
@@ -186,18 +187,18 @@ async fn write(store: &Store, keys: std::ops::Range<i64>) -> Token {
         };
         batch.add(write).unwrap();
         if batch.len() == 500 {
-            let written = std::mem::replace(&mut batch, store.batch()).send().await.unwrap();
-            token.merge(&written.token).unwrap();
+            let outcome = std::mem::replace(&mut batch, store.batch()).send().await.unwrap();
+            token.merge(&outcome.token).unwrap();
         }
     }
     token.merge(&batch.send().await.unwrap().token).unwrap();
     token
 }
 
-async fn open(served: &ServedNode, dir: Option<&Path>, token: &Token) -> Reader {
+async fn open(node: &ServedNode, dir: Option<&Path>, token: &Token) -> Reader {
     let checkpoint = dir.map(CheckpointOptions::new);
     let options = ReaderOptions::new("users").checkpoint(checkpoint);
-    let reader = Reader::open(&served.address, options).await.unwrap();
+    let reader = Reader::open(&node.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
     reader.await_token(token, LONG).await.unwrap();
     reader
@@ -206,30 +207,30 @@ async fn open(served: &ServedNode, dir: Option<&Path>, token: &Token) -> Reader 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_of_a_store_are_equal_in_every_place() {
     let world = World::new();
-    let served = world.start().await;
-    let client = served.client().await;
+    let node = world.start().await;
+    let client = node.client().await;
     let store = client.create_store(&spec()).await.unwrap();
     write(&store, 0..KEYS).await;
-    world.snapshot(&served, &store).await;
+    world.snapshot(&node, &store).await;
     let checkpoints = tempfile::tempdir().unwrap();
     let token = write(&store, 1_000..2_003).await;
-    let kept = open(&served, Some(checkpoints.path()), &token).await;
-    kept.close(LONG).await.unwrap();
+    let checkpoint_reader = open(&node, Some(checkpoints.path()), &token).await;
+    checkpoint_reader.close(LONG).await.unwrap();
     let token = write(&store, KEYS + 900..KEYS + 1_777).await;
-    let reader = open(&served, None, &token).await;
-    let compared = world.compared_store().await;
+    let reader = open(&node, None, &token).await;
+    let comparison = world.compared_store().await;
     for partition in 0..PARTITIONS {
-        let shard = async || compared.shard(&served, partition).await;
-        let snapshot = async || compared.snapshot(&world, partition).await;
-        let checkpoint = || compared.checkpoint(checkpoints.path(), partition);
-        let verified = compared.assert_same(shard().await, snapshot().await).await;
-        assert!(verified.documents.0 > 1_000, "{verified:?}");
-        compared.assert_same(snapshot().await, shard().await).await;
-        compared.assert_same(shard().await, checkpoint()).await;
-        compared.assert_same(checkpoint(), snapshot().await).await;
-        compared.assert_same(shard().await, shard().await).await;
-        compared.assert_same(of(&reader, partition), shard().await).await;
-        compared.assert_same(snapshot().await, of(&reader, partition)).await;
+        let shard = async || comparison.shard(&node, partition).await;
+        let snapshot = async || comparison.snapshot(&world, partition).await;
+        let checkpoint = || comparison.checkpoint(checkpoints.path(), partition);
+        let verification = comparison.assert_same(shard().await, snapshot().await).await;
+        assert!(verification.documents.0 > 1_000, "{verification:?}");
+        comparison.assert_same(snapshot().await, shard().await).await;
+        comparison.assert_same(shard().await, checkpoint()).await;
+        comparison.assert_same(checkpoint(), snapshot().await).await;
+        comparison.assert_same(shard().await, shard().await).await;
+        comparison.assert_same(reader_copy(&reader, partition), shard().await).await;
+        comparison.assert_same(snapshot().await, reader_copy(&reader, partition)).await;
     }
 
     // The copies are also equal during writes, and after a drop of all documents.
@@ -248,13 +249,13 @@ async fn copies_of_a_store_are_equal_in_every_place() {
     for drops in 0..2 {
         for partition in [0, 1, 0, 1] {
             let (reader, shard) =
-                (of(&reader, partition), compared.shard(&served, partition).await);
-            compared.assert_same(reader, shard).await;
+                (reader_copy(&reader, partition), comparison.shard(&node, partition).await);
+            comparison.assert_same(reader, shard).await;
             let (shard, snapshot) = (
-                compared.shard(&served, partition).await,
-                compared.snapshot(&world, partition).await,
+                comparison.shard(&node, partition).await,
+                comparison.snapshot(&world, partition).await,
             );
-            compared.assert_same(shard, snapshot).await;
+            comparison.assert_same(shard, snapshot).await;
         }
         if drops == 0 {
             client.alter_store("users", None, &[Alteration::DropAll]).await.unwrap();
@@ -273,47 +274,50 @@ fn shards(world: &World) -> ShardDirectory {
 /// one.
 fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), DifferenceKind> {
     let (directory, order) = (shards(world), KeyOrder::of(definition));
-    let mut wanted = BTreeMap::new();
+    let mut expected = BTreeMap::new();
     for partition in definition.partitions.partitions() {
         let at = PartitionRef { store: definition.store, partition };
-        let restored = directory.resume(at, definition.partitions, order).unwrap();
-        let (mut writer, RestoredState { state, follow_state, .. }) = restored.unwrap();
+        let shard = directory.resume(at, definition.partitions, order).unwrap();
+        let (mut writer, RestoredState { state, follow_state, .. }) = shard.unwrap();
         let keys = (3..KEYS).map(|key| format!("user-{key}"));
         let mut rows = keys.filter_map(|key| {
             let row = writer.shard().row(key.as_bytes()).unwrap()?.to_vec();
             // The row has no expiry.
             (row[2] == 0).then_some((key, row))
         });
-        let (changed, mut row) = rows.next().unwrap();
-        let (gone, other) = rows.next().unwrap();
+        let (changed_key, mut row) = rows.next().unwrap();
+        let (removed_key, other) = rows.next().unwrap();
         *row.last_mut().unwrap() ^= 1;
         let key = |name: &str| Key::plain(name.as_bytes()).unwrap();
-        let writes =
-            vec![(key(&changed), Some(row)), (key(&gone), None), (key("nobody"), Some(other))];
+        let writes = vec![
+            (key(&changed_key), Some(row)),
+            (key(&removed_key), None),
+            (key("nobody"), Some(other)),
+        ];
         drop(rows);
         let effects = FoldEffects { writes, ..FoldEffects::default() };
         writer.apply(&effects, &state, follow_state).unwrap();
         writer.shard().flush().unwrap();
-        wanted.insert((partition.0, changed), DifferenceKind::Contents);
-        wanted.insert((partition.0, gone), DifferenceKind::OnlyInSecond);
-        wanted.insert((partition.0, "nobody".to_owned()), DifferenceKind::OnlyInFirst);
+        expected.insert((partition.0, changed_key), DifferenceKind::Contents);
+        expected.insert((partition.0, removed_key), DifferenceKind::OnlyInSecond);
+        expected.insert((partition.0, "nobody".to_owned()), DifferenceKind::OnlyInFirst);
     }
-    wanted
+    expected
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tampered_documents_are_named() {
     let world = World::new();
-    let mut served = world.start().await;
-    let store = served.client().await.create_store(&spec()).await.unwrap();
+    let mut node = world.start().await;
+    let store = node.client().await.create_store(&spec()).await.unwrap();
     let token = write(&store, 0..KEYS).await;
-    world.snapshot(&served, &store).await;
-    let reader = open(&served, None, &token).await;
-    served.end().await;
-    drop(served);
+    world.snapshot(&node, &store).await;
+    let reader = open(&node, None, &token).await;
+    node.end().await;
+    drop(node);
     let definition = store.definition();
     // The shards close after the node.
-    let closed = async {
+    let wait = async {
         let directory = shards(&world);
         let at = PartitionRef { store: definition.store, partition: PartitionId(0) };
         while let Err(error) =
@@ -323,73 +327,80 @@ async fn tampered_documents_are_named() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(LONG, closed).await.expect("the shards stay open");
-    let wanted = tamper(&world, &definition);
-    let served = world.start().await;
-    served.replica(definition.store, is_caught_up).await;
-    let compared = world.compared_store().await;
+    tokio::time::timeout(LONG, wait).await.expect("the shards stay open");
+    let expected = tamper(&world, &definition);
+    let node = world.start().await;
+    node.replica(definition.store, is_caught_up).await;
+    let comparison = world.compared_store().await;
     let mut found = BTreeMap::new();
-    let fresh = open(&served, None, &token).await;
+    let fresh = open(&node, None, &token).await;
     for partition in 0..PARTITIONS {
-        let shard = async || compared.shard(&served, partition).await;
-        let verified =
-            compared.compare(shard().await, compared.snapshot(&world, partition).await).await;
-        let verified = verified.unwrap();
-        assert!(!verified.is_same());
+        let shard = async || comparison.shard(&node, partition).await;
+        let verification =
+            comparison.compare(shard().await, comparison.snapshot(&world, partition).await).await;
+        let verification = verification.unwrap();
+        assert!(!verification.is_same());
         let mirrored =
-            compared.compare(compared.snapshot(&world, partition).await, shard().await).await;
+            comparison.compare(comparison.snapshot(&world, partition).await, shard().await).await;
         let mirrored = mirrored.unwrap();
-        for compared in [&verified, &mirrored] {
+        for result in [&verification, &mirrored] {
             // A row was removed and another added; some documents expire between the two
             // comparisons.
-            assert_eq!(compared.documents.0, compared.documents.1);
+            assert_eq!(result.documents.0, result.documents.1);
         }
-        assert_eq!(mirrored.differences.len(), verified.differences.len());
+        assert_eq!(mirrored.differences.len(), verification.differences.len());
         // A reader also verifies itself.
-        let asked = fresh.verify(PartitionId(partition), LONG).await.unwrap();
-        assert_eq!(asked.differences, mirrored.differences);
-        for ((key, what), (other, mirrored)) in
-            verified.differences.iter().zip(&mirrored.differences)
+        let own_verification = fresh.verify(PartitionId(partition), LONG).await.unwrap();
+        assert_eq!(own_verification.differences, mirrored.differences);
+        for ((key, kind), (other, mirrored)) in
+            verification.differences.iter().zip(&mirrored.differences)
         {
-            let is_mirrored = match what {
+            let is_mirrored = match kind {
                 DifferenceKind::OnlyInFirst => DifferenceKind::OnlyInSecond,
                 DifferenceKind::OnlyInSecond => DifferenceKind::OnlyInFirst,
                 DifferenceKind::Contents => DifferenceKind::Contents,
             };
             assert_eq!((key, &is_mirrored), (other, mirrored));
             let key = String::from_utf8(key.as_bytes().to_vec()).unwrap();
-            found.insert((partition, key), *what);
+            found.insert((partition, key), *kind);
         }
     }
-    assert_eq!(found, wanted);
+    assert_eq!(found, expected);
     drop(reader);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incomparable_copies_report_the_cause() {
     let world = World::new();
-    let served = world.start().await;
-    let store = served.client().await.create_store(&spec()).await.unwrap();
+    let node = world.start().await;
+    let store = node.client().await.create_store(&spec()).await.unwrap();
     let token = write(&store, 0..KEYS).await;
-    world.snapshot(&served, &store).await;
-    let (one, other) = (open(&served, None, &token).await, open(&served, None, &token).await);
-    let compared = world.compared_store().await;
-    let code = async |first, second| compared.compare(first, second).await.unwrap_err().code();
-    assert_eq!(code(of(&one, 0), of(&other, 0)).await, ErrorCode::InvalidArgument);
-    let (zero, first) = (compared.shard(&served, 0).await, compared.shard(&served, 1).await);
+    world.snapshot(&node, &store).await;
+    let (reader, other) = (open(&node, None, &token).await, open(&node, None, &token).await);
+    let comparison = world.compared_store().await;
+    let code = async |first, second| comparison.compare(first, second).await.unwrap_err().code();
+    assert_eq!(
+        code(reader_copy(&reader, 0), reader_copy(&other, 0)).await,
+        ErrorCode::InvalidArgument
+    );
+    let (zero, first) = (comparison.shard(&node, 0).await, comparison.shard(&node, 1).await);
     assert_eq!(code(zero, first).await, ErrorCode::InvalidArgument);
     // The log between the snapshot and the shard is trimmed.
     write(&store, 0..KEYS).await;
-    served.replica(store.definition().store, is_caught_up).await;
+    node.replica(store.definition().store, is_caught_up).await;
     let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
     let end = world.log.bounds(at).await.unwrap().end;
     world.log.trim(at, Offset(end.0 - 1)).await.unwrap();
-    let (shard, snapshot) = (compared.shard(&served, 0).await, compared.snapshot(&world, 0).await);
+    let (shard, snapshot) =
+        (comparison.shard(&node, 0).await, comparison.snapshot(&world, 0).await);
     assert_eq!(code(shard, snapshot).await, ErrorCode::TokenLost);
     // The reader is closed.
     other.begin_close();
-    assert_eq!(code(of(&other, 0), compared.shard(&served, 0).await).await, ErrorCode::Closed);
-    let none =
-        OfflineCopy::of_checkpoint(world.folder.path(), &compared.definitions, PartitionId(0));
-    assert_eq!(none.err().unwrap().code(), ErrorCode::NotFound);
+    assert_eq!(
+        code(reader_copy(&other, 0), comparison.shard(&node, 0).await).await,
+        ErrorCode::Closed
+    );
+    let result =
+        OfflineCopy::of_checkpoint(world.folder.path(), &comparison.definitions, PartitionId(0));
+    assert_eq!(result.err().unwrap().code(), ErrorCode::NotFound);
 }

@@ -37,12 +37,12 @@ async fn verify_command_compares_readers_with_shards() {
     write(&store, 500..900).await;
 
     let folder = dir.path().to_str().unwrap();
-    let same = verify(&daemon.address, &[folder]);
-    let said = String::from_utf8(same.stdout).unwrap();
-    assert!(same.status.success(), "{said} {}", String::from_utf8_lossy(&same.stderr));
-    assert_eq!(said.lines().filter(|line| line.contains(": the same; ")).count(), 2, "{said}");
-    let one = verify(&daemon.address, &["--partitions", "1", folder, &daemon.address]);
-    assert_eq!(String::from_utf8(one.stdout).unwrap().lines().count(), 1);
+    let output = verify(&daemon.address, &[folder]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout} {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(stdout.lines().filter(|line| line.contains(": the same; ")).count(), 2, "{stdout}");
+    let output = verify(&daemon.address, &["--partitions", "1", folder, &daemon.address]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 1);
 
     // The checkpoint is damaged beyond repair.
     for path in checkpoints(dir.path()) {
@@ -51,23 +51,23 @@ async fn verify_command_compares_readers_with_shards() {
         bytes[length / 4..length / 2].iter_mut().for_each(|byte| *byte ^= 0x55);
         std::fs::write(&path, bytes).unwrap();
     }
-    let damaged = verify(&daemon.address, &[folder]);
-    let said = String::from_utf8(damaged.stderr).unwrap();
-    assert!(!damaged.status.success(), "{}", String::from_utf8_lossy(&damaged.stdout));
-    assert!(said.contains("Corrupt"), "{said}");
+    let output = verify(&daemon.address, &[folder]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(stderr.contains("Corrupt"), "{stderr}");
 
-    for (arguments, wanted) in [
+    for (arguments, words) in [
         (vec!["/no/such/folder"], "is not a folder, a URL or HOST:PORT"),
         (vec!["--partitions", "2", folder], "partitions 0 to 1"),
         (vec!["--version", "7", folder], "no such version"),
     ] {
-        let refused = verify(&daemon.address, &arguments);
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert!(!refused.status.success() && said.contains(wanted), "{said}");
+        let output = verify(&daemon.address, &arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && stderr.contains(words), "{stderr}");
     }
     // The node is down.
     let address = daemon.kill();
-    let down = verify(&address, &[folder]);
-    let said = String::from_utf8(down.stderr).unwrap();
-    assert!(!down.status.success() && said.contains("Unavailable"), "{said}");
+    let output = verify(&address, &[folder]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && stderr.contains("Unavailable"), "{stderr}");
 }
