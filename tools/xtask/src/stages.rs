@@ -27,19 +27,19 @@ const fn stage(
 
 /// All stages, in order.
 pub const STAGES: &[Stage] = &[
-    stage("setup", &[], (120, 10), |tree| demo::setup(tree).map(|()| vec![])),
-    stage("build", &["setup"], (1_300, 60), |tree| tree.build().map(|()| vec![])),
-    stage("check", &["setup"], (360, 60), |tree| check::suites(tree, &[])),
-    stage("unit", &["build"], (420, 400), |tree| unit::run(tree, &mut show)),
-    stage("doc", &["build"], (120, 60), doc),
-    stage("schedules", &["build"], (90, 40), schedules::suites),
-    stage("python", &["build"], (180, 150), |tree| python::run(tree, Form::Bounded)),
-    stage("java", &["build"], (120, 90), java::run),
-    stage("sim", &["build"], (60, 60), |tree| demo::sim_suites(tree, Form::Bounded)),
-    stage("demo", &["build"], (90, 90), demo::demo_suites),
-    stage("plant", &["build"], (30, 30), demo::plant_suites),
-    stage("bazel", &["build"], (240, 60), |tree| bazel::run::suites(tree, Form::Bounded)),
-    stage("bazel-mutation-test", &["bazel"], (120, 60), |tree| {
+    stage("setup", &[], (60, 10), |tree| demo::setup(tree).map(|()| vec![])),
+    stage("build", &["setup"], (960, 50), |tree| tree.build().map(|()| vec![])),
+    stage("check", &["setup"], (240, 50), |tree| check::suites(tree, &[])),
+    stage("unit", &["build"], (520, 520), |tree| unit::run(tree, &mut show)),
+    stage("doc", &["build"], (100, 30), doc),
+    stage("schedules", &["build"], (100, 40), schedules::suites),
+    stage("python", &["build"], (150, 150), |tree| python::run(tree, Form::Bounded)),
+    stage("java", &["build"], (110, 110), java::run),
+    stage("sim", &["build"], (80, 80), |tree| demo::sim_suites(tree, Form::Bounded)),
+    stage("demo", &["build"], (60, 60), demo::demo_suites),
+    stage("plant", &["build"], (20, 20), demo::plant_suites),
+    stage("bazel", &["build"], (100, 20), |tree| bazel::run::suites(tree, Form::Bounded)),
+    stage("bazel-mutation-test", &["bazel"], (60, 40), |tree| {
         bazel::mutation_test::suites(tree, Form::Bounded)
     }),
     stage("engine", &["unit"], (5, 5), engine_logs::suites),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -89,9 +90,13 @@ pub fn run_package(workspace: &Workspace, name: &str) -> Result<(), String> {
     command.args(package.tests.iter().flat_map(|test| ["--test", test]));
     command.args(package.binaries.iter().flat_map(|binary| ["--bin", binary]));
     let binaries = build_binaries(&mut command, &logs.join("package.json"))?;
+    // Most tests of a service wait for processes; one binary runs at a time here, not two.
+    let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
     let mut counts = Counts::default();
     for binary in binaries.iter().filter(|binary| binary.package == name) {
-        let (suite, output) = run_one(binary.suite(), &logs, &mut binary.command())?;
+        let mut command = binary.command();
+        command.env("RUST_TEST_THREADS", threads.to_string());
+        let (suite, output) = run_one(binary.suite(), &logs, &mut command)?;
         if suite.ran > 0 || !may_be_empty(binary) {
             show(&suite, &output);
             counts.add(suite.counts());
