@@ -20,11 +20,15 @@ pub fn run_parallel<I: Sync, T: Send>(
     run_on(AT_ONCE, items, run, |place, result| take(&items[place], result))
 }
 
+/// Returns the number of processors that this process may use; 1 if the system does not tell.
+pub fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Applies a function to the items, on all processors, and returns the results in order.
 pub fn map_parallel<I: Sync, T: Send>(items: &[I], run: impl Fn(&I) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut results = Vec::with_capacity(items.len());
-    let Ok(()) = run_on(threads, items, run, |place, result| {
+    let Ok(()) = run_on(processors(), items, run, |place, result| {
         results.push((place, result));
         Ok::<(), Infallible>(())
     });

@@ -7,13 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::engine_logs;
-use crate::parallel::run_parallel;
+use crate::parallel::{processors, run_parallel};
 use crate::process;
 use crate::suite::{Counts, Suite, parse_libtest, parse_suite_lines};
 use crate::suite_output::show;
@@ -90,8 +89,8 @@ pub fn run_package(workspace: &Workspace, name: &str) -> Result<(), String> {
     command.args(package.tests.iter().flat_map(|test| ["--test", test]));
     command.args(package.binaries.iter().flat_map(|binary| ["--bin", binary]));
     let binaries = build_binaries(&mut command, &logs.join("package.json"))?;
-    // Most tests of a service wait for processes; one binary runs at a time here, not two.
-    let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
+    // Most tests of a service wait for processes, and this command runs one binary at a time.
+    let threads = 2 * processors();
     let mut counts = Counts::default();
     for binary in binaries.iter().filter(|binary| binary.package == name) {
         let mut command = binary.command();
